@@ -73,7 +73,8 @@ def _comment(mark: re.Match[str]) -> str:
 
 def _dumped(manifest: Any, *, allow_unicode: bool) -> str:
     text = yaml.dump(manifest, Dumper=_Dumper, sort_keys=False, allow_unicode=allow_unicode, width=2**31 - 1)
-    return str(text).rstrip("\n")
+    # Behind a text with several newlines at its end there is an end of the document, which would end a list of objects.
+    return str(text).rstrip("\n").removesuffix("\n...")
 
 
 def _is_deeper(value: Any, levels: int) -> bool:

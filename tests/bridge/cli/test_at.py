@@ -185,6 +185,19 @@ async def test_objects_are_printed_as_yaml_and_json(command: Command) -> None:
         assert empty["items"] == []
 
 
+async def test_a_text_with_empty_lines_at_its_end_ends_no_list(build_history: BuildHistory, command: Command) -> None:
+    texts = {"a": "x\n\n\n", "b": "\n", "c": "y"}
+    await build_history(
+        [
+            _delta(number, MAPS, {"metadata": {"name": name, "namespace": "shop"}, "data": {"text": text}})
+            for number, (name, text) in enumerate(texts.items(), 1)
+        ]
+    )
+
+    printed = yaml.safe_load((await command("at", "now", "get", "cm", "-o", "yaml")).out)
+    assert [each["data"]["text"] for each in printed["items"]] == [*texts.values()]
+
+
 @pytest.mark.usefixtures("history")
 async def test_several_types_are_printed_as_kubectl_prints_them(command: Command) -> None:
     ended = await command("at", EARLY, "get", "deploy,po,crd", "-n", "shop")
