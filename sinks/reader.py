@@ -2,8 +2,7 @@
 verify``, ``kubedelta tail`` and ``kubedelta history build``.
 
 The built-in ones are sources of the reader library, made of the options of their sink. A reader gives records as they
-stand at the destination, and knows nothing of their contents. What a record says is read behind it: its version by
-``stored_version``, all of it by ``followed_record``.
+stand at the destination, and knows nothing of their contents. What a record says is read behind it (``stored_record``).
 """
 
 from __future__ import annotations

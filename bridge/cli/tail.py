@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import NoReturn
 
 import msgspec
+from kubedelta_reader import Record
 from kubedelta_reader.sources import Unavailable
 
 from bridge.app.admin.client import AdminClient, NoAnswer, NotRunning
@@ -28,7 +29,7 @@ from bridge.model.admin import Followed
 from bridge.model.change import Evidence, Op
 from bridge.model.primitives.printable import counted
 from bridge.model.resource import SHORT_NAMES, Resource, ResourceName
-from bridge.model.versions.followed_record import FollowedRecord, followed, record_in
+from bridge.model.versions.stored_record import FollowedRecord, followed
 from bridge.views.evaluation import Evaluator, FailedEvaluation, Failures
 from bridge.views.language import Cel, Expression, ExpressionProblem, MissingLibrary, Purpose
 from config.errors import ConfigError
@@ -170,7 +171,7 @@ async def _follow(found: OperatorSettings, sink: str | None, printer: Printer) -
 
 
 def _print(found: Followed, printer: Printer) -> None:
-    printer.print(filter(printer.chosen, map(record_in, map(bytes, found.records))))
+    printer.print(filter(printer.chosen, (followed(Record(bytes(each))) for each in found.records)))
     for reason in found.rejected:
         complain(f"no event: {plain(reason)}")
     if found.dropped:

@@ -15,7 +15,7 @@ from kubedelta_reader import Record
 from kubedelta_reader.events import attributes_of, notice_id
 from kubedelta_reader.sources.kafka import KafkaSource, record_of
 
-from bridge.model.versions.stored_version import StoredKind, stored_version_of
+from bridge.model.versions.stored_record import is_notice
 from sinks.kafka.config import ClientConfig
 from sinks.kafka.options import KafkaOptions
 from sinks.kafka.topics import topics_pattern
@@ -89,7 +89,7 @@ class KafkaReader(KafkaSource):
             attributes = attributes_of(record.headers or {})
         except UnicodeDecodeError:
             return False
-        if stored_version_of(attributes).kind not in (StoredKind.GAP, StoredKind.NOTICE):
+        if not is_notice(attributes.get("type", "")):
             return False
         notice = notice_id(attributes.get("id", ""))
         if notice in self._notices:

@@ -8,7 +8,7 @@ from bridge.model.change import ChangeBatch, Evidence, Op
 from bridge.model.formats.cloudevent import CloudEvents
 from bridge.model.record import Delta, Gap, Record, Snapshot, SnapshotEdge
 from bridge.model.resource import Resource
-from bridge.model.versions.stored_version import StoredKind, StoredVersion
+from bridge.model.versions.stored_record import StoredKind, StoredVersion
 
 PODS = Resource("", "v1", "pods", "Pod", True)
 DEPLOYMENTS = Resource("apps", "v1", "deployments", "Deployment", True)

@@ -6,7 +6,7 @@ debezium-json. So a notice has its own form in its own place, and every later en
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from datetime import datetime
 from importlib.metadata import version
 from typing import Annotated, Literal
@@ -73,10 +73,6 @@ class Envelope(msgspec.Struct, frozen=True):
     json_patch: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
     changed: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
     managers: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
-
-
-OP_OF_CODE: Mapping[str, Op] = {op.code: op for op in Op}
-"""An envelope's ``op`` → the op, for readers."""
 
 
 class Envelopes:

@@ -65,6 +65,9 @@ class Destination:
         key = partition_key("prod", "", "configmaps", metadata["namespace"], metadata["name"])
         attributes = {
             "type": f"kubedelta.object.{op}.v1",
+            "id": "1",
+            "source": "/clusters/prod",
+            "sequence": "1",
             "partitionkey": key,
             "op": op.value,
             "uid": metadata["uid"],

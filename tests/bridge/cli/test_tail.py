@@ -23,7 +23,7 @@ from bridge.model.admin import Followed, UnknownTarget
 from bridge.model.change import Evidence, Op
 from bridge.model.formats.cloudevent import CloudEvents
 from bridge.model.record import Delta
-from bridge.model.versions.followed_record import FollowedRecord
+from bridge.model.versions.stored_record import FollowedRecord
 from tests.bridge.cli.conftest import Command, a_config
 from tests.kit.deadlines import BUSY
 from tests.kit.fake_admin import FakeAdmin

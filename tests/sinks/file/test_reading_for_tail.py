@@ -10,13 +10,14 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import kubedelta_reader
 import pytest
 import zstandard
 from kubedelta_reader.sources import Unavailable
 
 from bridge.model.change import Evidence, Op
 from bridge.model.record import Delta, Record, SnapshotEdge
-from bridge.model.versions.followed_record import FollowedRecord, record_in
+from bridge.model.versions.stored_record import FollowedRecord, followed
 from sinks.base import CannotRead, NoDestination, ReadPurpose
 from sinks.file.options import FileOptions
 from sinks.file.reader import FileReader
@@ -102,7 +103,7 @@ async def test_the_state_before_is_read_where_the_format_has_it(tmp_path: Path) 
     ids=["empty", "text", "list", "without members", "another key", "no text", "deep"],
 )
 def test_lines_of_others_are_foreign(line: bytes) -> None:
-    assert record_in(line) == FollowedRecord(line, foreign=True)
+    assert followed(kubedelta_reader.Record(line)) == FollowedRecord(line, foreign=True)
 
 
 async def test_records_come_once_through_rotations(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from bridge.delivery.attempts import SinkAttempts, WorkerSettings
 from bridge.model.record import Delta, Record, TermBegan
-from bridge.model.versions.stored_version import StoredKind, StoredVersions
+from bridge.model.versions.stored_record import StoredKind, StoredVersions
 from bridge.telemetry.facts import Fact
 from bridge.telemetry.facts.delivery import LeadershipDoubted
 from sinks.base import ALL_STORED, Receipt, SinkContext, SinkUnavailable

@@ -15,7 +15,7 @@ from kubedelta_reader.sources import nats as readback
 from bridge.model.change import Op
 from bridge.model.formats.cloudevent import CloudEvents
 from bridge.model.record import Delta, Record
-from bridge.model.versions.stored_version import FOREIGN, StoredKind, StoredVersion, StoredVersions
+from bridge.model.versions.stored_record import FOREIGN, StoredKind, StoredVersion, StoredVersions
 from sinks.base import ALL_STORED, ReadPurpose
 from sinks.nats.options import NatsOptions
 from sinks.nats.reader import nats_reader
