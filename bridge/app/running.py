@@ -170,15 +170,26 @@ class RunningBridge:
         informers = informers_status(
             self._factory.informers, self._watched_resources.unresolved, self._watched_resources.empty
         )
-        status = status_of(informers, self._sinks.pipelines, self._outbox, self._backlogs)
-        return msgspec.structs.replace(
-            status,
-            changing=self._steady.covers(status),
+        outbox = self._outbox
+        disk = outbox.disk()
+        status = BridgeStatus(
+            informers=informers,
+            sinks=tuple(_sink_status(pipeline, outbox) for pipeline in self._sinks.pipelines.values()),
+            outbox_records=outbox.records,
+            outbox_bytes=outbox.size,
+            outbox_oldest_seconds=outbox.oldest_seconds,
+            outbox_file_bytes=disk.file,
+            outbox_wal_bytes=disk.wal,
+            disk_free_bytes=disk.free,
+            ledger_objects=sum(each.objects for each in informers),
+            intake_blocked=outbox.no_room or self._backlogs.blocked,
+            disk_full=bool(outbox.no_room),
             election=self._election(),
             configuration=None if self._reloader is None else self._reloader.status,
             shard=self.live.plan.shard,
             state_directory=str(self.live.plan.state),
         )
+        return msgspec.structs.replace(status, changing=self._steady.covers(status))
 
     def alive(self) -> bool:
         return not any(is_stuck(informer) for informer in self._factory.informers)
@@ -226,28 +237,6 @@ def informer_factory(
 
 
 # ── Status ───────────────────────────────────────────────────────────────────
-
-
-def status_of(
-    informers: tuple[InformerStatus, ...],
-    pipelines: Mapping[str, SinkPipeline],
-    outbox: Outbox,
-    backlogs: Backpressure,
-) -> BridgeStatus:
-    disk = outbox.disk()
-    return BridgeStatus(
-        informers=informers,
-        sinks=tuple(_sink_status(pipeline, outbox) for pipeline in pipelines.values()),
-        outbox_records=outbox.records,
-        outbox_bytes=outbox.size,
-        outbox_oldest_seconds=outbox.oldest_seconds,
-        outbox_file_bytes=disk.file,
-        outbox_wal_bytes=disk.wal,
-        disk_free_bytes=disk.free,
-        ledger_objects=sum(each.objects for each in informers),
-        intake_blocked=outbox.no_room or backlogs.blocked,
-        disk_full=bool(outbox.no_room),
-    )
 
 
 def _sink_status(pipeline: SinkPipeline, outbox: Outbox) -> SinkStatus:

@@ -176,14 +176,24 @@ class Screen:
                 await asyncio.sleep(0.25)
 
 
-class ScreenSink:
+class _DemoSink:
+    """A sink whose destination is at hand."""
+
+    async def open(self, context: SinkContext) -> None:
+        return
+
+    async def check(self) -> str:
+        return "the demo"
+
+    async def close(self) -> None:
+        return
+
+
+class ScreenSink(_DemoSink):
     """A sink whose destination is the screen."""
 
     def __init__(self, screen: Screen) -> None:
         self._screen = screen
-
-    async def open(self, context: SinkContext) -> None:
-        return
 
     async def deliver(self, batch: Sequence[Record]) -> Receipt:
         for record in batch:
@@ -191,35 +201,19 @@ class ScreenSink:
                 self._screen.show(record)
         return ALL_STORED
 
-    async def check(self) -> str:
-        return "a screen"
 
-    async def close(self) -> None:
-        return
-
-
-class HistorySink:
+class HistorySink(_DemoSink):
     """A sink whose destination is a history."""
 
     def __init__(self, path: Path) -> None:
-        self._path = path
         self._events = CloudEvents(_CLUSTER)
-        self._recorder: Recorder | None = None
-
-    async def open(self, context: SinkContext) -> None:
-        self._recorder = Recorder(self._path, "the demo", HistoryBounds(keep=86_400.0, max_bytes=1 << 30))
+        self._recorder = Recorder(path, "the demo", HistoryBounds(keep=86_400.0, max_bytes=1 << 30))
 
     async def deliver(self, batch: Sequence[Record]) -> Receipt:
-        if self._recorder is None:
-            raise RuntimeError("the sink is not open")
         with self._recorder.batch(str(batch[-1].sequence).encode()):
             for record in batch:
                 self._recorder.record(structured(self._events.structured(record)))
         return ALL_STORED
 
-    async def check(self) -> str:
-        return "a history"
-
     async def close(self) -> None:
-        if self._recorder is not None:
-            self._recorder.close()
+        self._recorder.close()

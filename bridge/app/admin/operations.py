@@ -1,8 +1,8 @@
 """Carries the operator's commands out on the state. Each command's promise is in ``AdminOperations``.
 
-``OfflineOperations`` are for the state of a bridge that does not run, which ``open_admin`` opens under the lock of its
-directory. ``LiveOperations`` belong to a running bridge, whose sinks and feeds follow at once. Pauses are durable
-before they take effect, so a crash in between loses none.
+Both kinds of operations act on an open state. ``OfflineOperations`` are for that of a bridge that does not run, which
+``open_admin`` opens under the lock of its directory. ``LiveOperations`` belong to a running bridge, whose sinks and
+feeds follow at once. Pauses are durable before they take effect, so a crash in between loses none.
 """
 
 from __future__ import annotations
@@ -10,8 +10,6 @@ from __future__ import annotations
 import os
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
-
-import msgspec
 
 from bridge.app.admin.commands import LARGEST_PAGE, AdminOperations
 from bridge.delivery.backfills import begin_replay, begin_snapshot, cancel_snapshot
@@ -49,14 +47,24 @@ from config.schema import Settings
 BEGINNING = "beginning"
 
 
-class OfflineOperations(AdminOperations):
-    """Commands on the files of a stopped bridge. They take effect at the next start."""
+class _StateOperations(AdminOperations):
+    """Commands on a state, and on the sinks that run."""
 
-    def __init__(self, outbox: Outbox, cluster: str, report: Report = discard) -> None:
-        """``cluster``: the configured name, for expressions."""
+    def __init__(
+        self,
+        outbox: Outbox,
+        cluster: str,
+        report: Report = discard,
+        pipelines: Mapping[str, SinkPipeline] | None = None,
+        catalogue: Callable[[], Catalogue] | None = None,
+    ) -> None:
+        """``cluster``: the configured name, for expressions. ``pipelines``: those of the running sinks at each moment.
+        ``catalogue``: returns the resources that the API server serves; None without a discovery."""
         self._outbox = outbox
         self._cluster = cluster
         self._report = report
+        self._pipelines = {} if pipelines is None else pipelines
+        self._catalogue = catalogue
 
     async def cursors(self) -> Cursors:
         sinks = [self._cursor(cursor.sink) for cursor in self._outbox.sinks.all]
@@ -117,45 +125,52 @@ class OfflineOperations(AdminOperations):
         return record.body if isinstance(record, Delta) else b"null"
 
     async def retry(self, sink: str, numbers: Sequence[int] | None = None) -> int:
-        return await self._dead_letters_of(sink).retry(numbers)
+        count = await self._dead_letters_of(sink).retry(numbers)
+        self._wake(sink)
+        return count
 
     async def drop(self, sink: str, numbers: Sequence[int] | None = None) -> int:
-        return await self._dead_letters_of(sink).drop(numbers)
+        count = await self._dead_letters_of(sink).drop(numbers)
+        self._wake(sink)
+        return count
 
     async def retry_sink(self, sink: str) -> bool:
         _ = self._outbox.sinks[sink]
-        return False
+        return sink in self._pipelines and self._pipelines[sink].worker.retry_now()
 
     async def pause_sink(self, sink: str) -> bool:
-        return await self._outbox.sinks.pause(sink, PauseCause.OPERATOR)
+        # Durable first: after a crash in between, the sink is paused as the operator wanted.
+        changed = await self._outbox.sinks.pause(sink, PauseCause.OPERATOR)
+        if sink in self._pipelines:
+            self._pipelines[sink].worker.suspend(PauseCause.OPERATOR)
+        if changed:
+            self._report(SinkPaused(sink))
+        return changed
 
     async def resume_sink(self, sink: str) -> bool:
-        return await self._outbox.sinks.pause(sink, PauseCause.NONE)
+        # Durable first, as above.
+        changed = await self._outbox.sinks.pause(sink, PauseCause.NONE)
+        if sink in self._pipelines:
+            self._pipelines[sink].worker.resume()
+        if changed:
+            self._report(SinkResumed(sink))
+        return changed
 
     async def state_check(self) -> StateReport:
         return await self._outbox.check()
 
-    async def reload(self, request: ReloadRequest) -> Reloaded:
-        raise UnknownTarget("no bridge runs; its next start reads the configuration")
-
-    async def status(self) -> BridgeStatus:
-        raise UnknownTarget("no bridge runs")
-
-    async def follow(self, sink: str | None = None) -> AsyncGenerator[Followed, None]:
-        raise UnknownTarget("no bridge runs, so no record is committed")
-        yield
-
     async def _name_of(self, name: str) -> str:
         """The resource's name, for any name that kubectl accepts: ``po``, ``pod``, ``Pod``, ``deploy.apps``."""
-        return meant(name, await self._outbox.ledger.exported_resources(), self._served())
+        served = None if self._catalogue is None else self._catalogue()
+        return meant(name, await self._outbox.ledger.exported_resources(), served)
 
-    def _feed(self, _sink: str) -> SinkFeed | None:
+    def _feed(self, sink: str) -> SinkFeed | None:
         """The feed of a sink; None for a sink without one."""
-        return None
+        return self._pipelines[sink].feed if sink in self._pipelines else None
 
-    def _served(self) -> Catalogue | None:
-        """The resources that the API server serves; None without a discovery."""
-        return None
+    def _wake(self, sink: str) -> None:
+        if (feed := self._feed(sink)) is not None:
+            feed.wake()
 
     def _dead_letters_of(self, sink: str) -> DeadLetters:
         dead_letters = self._outbox.sinks.dead_letters
@@ -167,6 +182,9 @@ class OfflineOperations(AdminOperations):
         cursor = self._outbox.sinks[sink]
         backfill = cursor.backfill
         size = self._outbox.backlog_of(sink)
+        # The worker knows before the database does.
+        worker = self._pipelines[sink].worker if sink in self._pipelines else None
+        state = None if worker is None else worker.state
         return CursorStatus(
             sink,
             cursor.settled,
@@ -177,9 +195,26 @@ class OfflineOperations(AdminOperations):
             "" if backfill is None else backfill.kind.value,
             0 if backfill is None else backfill.last_item - cursor.settled_item,
             bool(cursor.paused),
-            gone=cursor.paused is PauseCause.GONE,
-            fenced=cursor.paused is PauseCause.FENCED,
+            gone=cursor.paused is PauseCause.GONE or state is SinkState.GONE,
+            fenced=cursor.paused is PauseCause.FENCED or state is SinkState.FENCED,
+            retry_in=None if worker is None else seconds_until(worker.retry_at),
+            asked=None if worker is None else worker.asked,
+            last_error="" if worker is None else worker.last_error or "",
         )
+
+
+class OfflineOperations(_StateOperations):
+    """Commands on the files of a stopped bridge. They take effect at the next start."""
+
+    async def reload(self, request: ReloadRequest) -> Reloaded:
+        raise UnknownTarget("no bridge runs; its next start reads the configuration")
+
+    async def status(self) -> BridgeStatus:
+        raise UnknownTarget("no bridge runs")
+
+    async def follow(self, sink: str | None = None) -> AsyncGenerator[Followed, None]:
+        raise UnknownTarget("no bridge runs, so no record is committed")
+        yield
 
 
 @asynccontextmanager
@@ -194,7 +229,7 @@ async def open_admin(settings: Settings) -> AsyncIterator[AdminOperations]:
         yield OfflineOperations(outbox, plan.cluster)
 
 
-class LiveOperations(OfflineOperations):
+class LiveOperations(_StateOperations):
     """Commands inside a running bridge. They take effect at once."""
 
     def __init__(
@@ -204,86 +239,27 @@ class LiveOperations(OfflineOperations):
         report: Report,
         *,
         cluster: str,
-        catalogue: Callable[[], Catalogue | None],
+        catalogue: Callable[[], Catalogue],
         reload: Callable[[ReloadRequest], Awaitable[Reloaded]] | None,
         live_tail: LiveTail,
         status: Callable[[], BridgeStatus],
     ) -> None:
         """``reload``: None for a bridge without a configuration file."""
-        super().__init__(outbox, cluster, report)
-        self._pipelines = pipelines
-        self._catalogue = catalogue
+        super().__init__(outbox, cluster, report, pipelines, catalogue)
         self._reload = reload
         self._live_tail = live_tail
         self._status = status
-
-    def _served(self) -> Catalogue | None:
-        return self._catalogue()
-
-    async def status(self) -> BridgeStatus:
-        return self._status()
-
-    def follow(self, sink: str | None = None) -> AsyncGenerator[Followed, None]:
-        return self._live_tail.follow(sink)
-
-    async def retry_sink(self, sink: str) -> bool:
-        waited = await super().retry_sink(sink)
-        return self._pipelines[sink].worker.retry_now() if sink in self._pipelines else waited
-
-    async def pause_sink(self, sink: str) -> bool:
-        # Durable first: after a crash in between, the sink is paused as the operator wanted.
-        changed = await super().pause_sink(sink)
-        if sink in self._pipelines:
-            self._pipelines[sink].worker.suspend(PauseCause.OPERATOR)
-        if changed:
-            self._report(SinkPaused(sink))
-        return changed
-
-    async def resume_sink(self, sink: str) -> bool:
-        # Durable first, as above.
-        changed = await super().resume_sink(sink)
-        if sink in self._pipelines:
-            self._pipelines[sink].worker.resume()
-        if changed:
-            self._report(SinkResumed(sink))
-        return changed
 
     async def reload(self, request: ReloadRequest) -> Reloaded:
         if self._reload is None:
             raise UnknownTarget("this bridge has no configuration file")
         return await self._reload(request)
 
-    async def retry(self, sink: str, numbers: Sequence[int] | None = None) -> int:
-        count = await super().retry(sink, numbers)
-        self._wake(sink)
-        return count
+    async def status(self) -> BridgeStatus:
+        return self._status()
 
-    async def drop(self, sink: str, numbers: Sequence[int] | None = None) -> int:
-        count = await super().drop(sink, numbers)
-        self._wake(sink)
-        return count
-
-    def _feed(self, sink: str) -> SinkFeed | None:
-        return self._pipelines[sink].feed if sink in self._pipelines else None
-
-    def _cursor(self, sink: str) -> CursorStatus:
-        cursor = super()._cursor(sink)
-        if sink not in self._pipelines:
-            return cursor
-        worker = self._pipelines[sink].worker
-        return msgspec.structs.replace(
-            cursor,
-            # The worker knows before the database does.
-            gone=cursor.gone or worker.state is SinkState.GONE,
-            fenced=cursor.fenced or worker.state is SinkState.FENCED,
-            retry_in=seconds_until(worker.retry_at),
-            asked=worker.asked,
-            last_error=worker.last_error or "",
-        )
-
-    def _wake(self, sink: str) -> None:
-        if sink in self._pipelines:
-            self._pipelines[sink].feed.wake()
+    def follow(self, sink: str | None = None) -> AsyncGenerator[Followed, None]:
+        return self._live_tail.follow(sink)
 
 
 def about(plan: Plan) -> About:

@@ -116,8 +116,7 @@ class PageServer(Listener):
             headers=_HEADERS,
         )
         self._cluster = cluster
-        token = None if plan.token_file is None else TokenFile(plan.token_file)
-        self._access = Access(plan.host, token)
+        self._gate = None if plan.token_file is None else TokenGate(TokenFile(plan.token_file), "page.token_file")
         self._commands = asyncio.Semaphore(_MOST_COMMANDS)
         self.viewers = Viewers(sources, report, most=most_viewers)
         add_commands(self.router, admin)
@@ -130,7 +129,7 @@ class PageServer(Listener):
     async def start(self) -> None:
         """Raises OSError if the server cannot listen on the address."""
         await super().start()
-        self._report(PageOpened(host_and_port(self._host, self.port), self._access.has_token))
+        self._report(PageOpened(host_and_port(self._host, self.port), self._gate is not None))
 
     async def run(self) -> None:
         """Feeds the viewers until cancelled."""
@@ -145,22 +144,33 @@ class PageServer(Listener):
 
     async def _stream(self, request: web.Request) -> web.StreamResponse:
         changes = sorted(each.removeprefix("POST ") for each in OFFERED if each.startswith("POST "))
-        hello = Hello(self._cluster, version("kubedelta"), self._access.has_token, changes)
+        hello = Hello(self._cluster, version("kubedelta"), self._gate is not None, changes)
         return await stream(request, self.viewers, hello)
 
     def _expect_offered(self, request: web.Request) -> None:
-        self._access.expect_host(request)
+        expect_local_name(request, self._host)
         route = _route_of(request)
         if route in self._files:
             return
         try:
-            self._access.expect_right(request)
+            self._expect_right(request)
         except web.HTTPUnauthorized:
             if "Authorization" in request.headers:
                 self._report(PageTokenRefused(request.remote or "unknown"))
             raise
         if f"{request.method} {route}" not in OFFERED:
             raise web.HTTPNotFound(text="the page does not offer this\n")
+
+    def _expect_right(self, request: web.Request) -> None:
+        """Raises HTTPForbidden, HTTPUnauthorized or HTTPTooManyRequests unless the client may have the answer to this
+        request."""
+        _expect_own_site(request)
+        if self._gate is not None:
+            self._gate.expect(request)
+        elif request.method not in _READS:
+            raise web.HTTPForbidden(text="the page is read-only: page.token_file is not set\n")
+        elif not (is_loopback(self._host) and is_local(request)):
+            raise web.HTTPForbidden(text="through a proxy the page needs page.token_file, which is not set\n")
 
     async def _answer_command(self, request: web.Request, handler: Handler) -> web.StreamResponse:
         route = _route_of(request)
@@ -189,35 +199,6 @@ def _route_of(request: web.Request) -> str:
 _OWN_SITE = ("", "same-origin", "none")
 """Values of Sec-Fetch-Site: of a client that is no browser, of our page, and of an address that a person entered."""
 _READS = ("GET", "HEAD")
-
-
-class Access:
-    """Judges requests."""
-
-    def __init__(self, host: str, token: TokenFile | None) -> None:
-        """``host``: the address of the server."""
-        self._host = host
-        self._gate = None if token is None else TokenGate(token, "page.token_file")
-
-    @property
-    def has_token(self) -> bool:
-        """Whether a token decides."""
-        return self._gate is not None
-
-    def expect_host(self, request: web.Request) -> None:
-        """Raises HTTPMisdirectedRequest for a foreign Host on a loopback address."""
-        expect_local_name(request, self._host)
-
-    def expect_right(self, request: web.Request) -> None:
-        """Raises HTTPForbidden, HTTPUnauthorized or HTTPTooManyRequests unless the client may have the answer to this
-        request."""
-        _expect_own_site(request)
-        if self._gate is not None:
-            self._gate.expect(request)
-        elif request.method not in _READS:
-            raise web.HTTPForbidden(text="the page is read-only: page.token_file is not set\n")
-        elif not (is_loopback(self._host) and is_local(request)):
-            raise web.HTTPForbidden(text="through a proxy the page needs page.token_file, which is not set\n")
 
 
 def _expect_own_site(request: web.Request) -> None:

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from bridge.app.admin.client import AdminClient
-from bridge.app.admin.commands import COMMANDS
+from bridge.app.admin.commands import COMMANDS, AdminOperations
 from bridge.app.admin.operations import OfflineOperations
 from bridge.app.endpoints import readiness
 from bridge.model.admin import Replayed, ReplayRequest, SnapshotRequest, UnknownTarget
@@ -71,7 +71,7 @@ async def rejected_and_parked(world: World) -> None:
 
 
 def test_every_declared_command_is_carried_out() -> None:
-    assert set(COMMANDS) - set(vars(OfflineOperations)) == set()
+    assert [name for name in COMMANDS if getattr(OfflineOperations, name) is getattr(AdminOperations, name)] == []
 
 
 @pytest.mark.parametrize("name", ["cm", "configmap", "ConfigMap", "configmaps"])
