@@ -45,10 +45,10 @@ from bridge.telemetry.facts.informer import InformerStopped
 from bridge.telemetry.facts.process import ConfigurationReloaded
 
 METRICS = {
-    each: None
+    metric: None
     for module in (informer, outbox, delivery, cluster, election, process)
     for each in vars(module).values()
-    if isinstance(each, Metric)
+    if isinstance(metric := getattr(each, "counter", each), Metric)
 }
 """The metrics of all facts, in order. A module may import one of another."""
 

@@ -12,8 +12,8 @@ A room reports a fact, and the class of the fact says all that observers do with
 
 - Its log line is a ``level`` and a ``sentence``, and all fields stand beside the sentence. Where the line depends on
   the fields or on earlier facts, the class has a method ``log`` instead, which writes to a FactLog.
-- ``counts`` yields the series that the fact moves, and by how much. Each Metric is a constant in front of its first
-  fact, with its name, help text and labels.
+- A ``counter`` counts the facts of a class. A fact that moves other metrics, or by more, has a method ``counts``
+  instead, which yields the series and by how much; these metrics are constants in front of their first fact.
 
 So a new fact or metric is an edit of one file here, beside its row in the documents.
 
@@ -72,13 +72,17 @@ class Fact(msgspec.Struct, frozen=True):
 
     level: ClassVar[Level] = "info"
     sentence: ClassVar[str] = ""
+    counter: ClassVar[Metric | None] = None
+    """Counts facts of this class. Its labels are fields."""
 
     def log(self, log: FactLog) -> None:
         """Writes the lines of this fact."""
         log.write(self.level, self.sentence, **msgspec.structs.asdict(self))
 
     def counts(self) -> Counts:
-        return ()
+        """The series that this fact moves, and by how much."""
+        if self.counter is not None:
+            yield (self.counter, *(str(getattr(self, label)) for label in self.counter.labels)), 1
 
 
 class ResourceFact(Fact, frozen=True):

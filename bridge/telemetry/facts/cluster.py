@@ -5,9 +5,6 @@ from __future__ import annotations
 from bridge.telemetry.fact_log import FactLog
 from bridge.telemetry.facts import Counts, Fact, Metric, ResourceFact
 
-DISCOVERY_FAILURES = Metric("discovery_failures", "Discoveries that failed.")
-STALE_GROUPS = Metric("discovery_stale_groups", "Times the API server could not discover an API group.")
-CLUSTER_CHANGES = Metric("cluster_changes", "Times the state was found to belong to another cluster.")
 LEFT_OBJECTS = Metric(
     "scope_left_objects", "Objects exported as deleted because the configuration no longer covers them."
 )
@@ -52,14 +49,13 @@ class PluginComplained(Fact, frozen=True):
 
 
 class DiscoveryFailed(Fact, frozen=True):
+    counter = Metric("discovery_failures", "Discoveries that failed.")
+
     reason: str
     retry_after: float
 
     def log(self, log: FactLog) -> None:
         log.failure("discovery", "discovery failed", self.reason, retry_in=round(self.retry_after, 1))
-
-    def counts(self) -> Counts:
-        yield (DISCOVERY_FAILURES,), 1
 
 
 class GroupStale(Fact, frozen=True):
@@ -68,13 +64,11 @@ class GroupStale(Fact, frozen=True):
 
     level = "warning"
     sentence = "the API server cannot discover this API group now; its known resources are kept"
+    counter = Metric("discovery_stale_groups", "Times the API server could not discover an API group.")
 
     group: str
     """Group and version: ``metrics.k8s.io/v1beta1``."""
     reason: str
-
-    def counts(self) -> Counts:
-        yield (STALE_GROUPS,), 1
 
 
 class DiscoveryRejected(Fact, frozen=True):
@@ -117,12 +111,10 @@ class ClusterChanged(Fact, frozen=True):
 
     level = "warning"
     sentence = "the state belonged to another cluster; comparing it with this cluster, in a new epoch"
+    counter = Metric("cluster_changes", "Times the state was found to belong to another cluster.")
 
     was: str
     now: str
-
-    def counts(self) -> Counts:
-        yield (CLUSTER_CHANGES,), 1
 
 
 class ClusterUnidentified(Fact, frozen=True):

@@ -118,7 +118,6 @@ class EvaluationsFailed(Fact, frozen=True):
 
 # ── Backlogs ─────────────────────────────────────────────────────────────────
 
-INTAKE_BLOCKS = Metric("sink_intake_blocks", "Times the sink's backlog stopped reading from the API server.", "sink")
 COMPACTIONS = Metric("sink_compactions", "Times the sink's backlog was compacted.", "sink")
 COMPACTED = Metric("sink_compacted_records", "Superseded records that a compaction left out.", "sink")
 BACKLOG_DROPS = Metric("sink_backlog_drops", "Times the sink's backlog was dropped.", "sink")
@@ -148,15 +147,14 @@ class IntakeBlocked(Fact, frozen=True):
     """A sink's backlog is at its bound, with ``when_full: block``: reading from the API server stops, for every sink,
     until this sink has caught up."""
 
+    counter = Metric("sink_intake_blocks", "Times the sink's backlog stopped reading from the API server.", "sink")
+
     sink: str
     records: int
 
     def log(self, log: FactLog) -> None:
         text = "intake blocked, for every sink, until this sink has caught up: its backlog is at max_backlog"
         log.error(text, sink=self.sink, records=self.records, when_full="block")
-
-    def counts(self) -> Counts:
-        yield (INTAKE_BLOCKS, self.sink), 1
 
 
 class IntakeResumed(Fact, frozen=True):
@@ -195,8 +193,6 @@ class BacklogDropped(RecordsLost, frozen=True):
 
 # ── Sinks ────────────────────────────────────────────────────────────────────
 
-OPENS = Metric("sink_opens", "Times the destination was reached and the sink opened.", "sink")
-
 
 class SinkInsecure(Fact, frozen=True):
     """The configuration sends a sink's credentials over a network unencrypted. Reported when the sink begins, at the
@@ -220,15 +216,14 @@ class SinkCautioned(Fact, frozen=True):
 
 
 class SinkOpened(Fact, frozen=True):
+    counter = Metric("sink_opens", "Times the destination was reached and the sink opened.", "sink")
+
     sink: str
 
     def log(self, log: FactLog) -> None:
         # The failure is over without a line of its own: the destination has stored no record yet.
         log.over(("delayed", self.sink))
         log.info("sink is set up", sink=self.sink)
-
-    def counts(self) -> Counts:
-        yield (OPENS, self.sink), 1
 
 
 class SinkPaused(Fact, frozen=True):
@@ -299,15 +294,13 @@ class SinkResumed(Fact, frozen=True):
 
 # ── Destinations ─────────────────────────────────────────────────────────────
 
-DESTINATIONS_CREATED = Metric("sink_destinations_created", "Missing streams that the sink created, empty.", "sink")
 DESTINATION_LOSSES = Metric("sink_destination_losses", "Times the destination lost records that it had stored.", "sink")
-DESTINATION_CHANGES = Metric(
-    "sink_destination_changes", "Changes of the destination that its consumers must know.", "sink"
-)
 
 
 class DestinationCreated(Fact, frozen=True):
     """The sink created a missing part of the destination, such as a stream, which begins empty."""
+
+    counter = Metric("sink_destinations_created", "Missing streams that the sink created, empty.", "sink")
 
     sink: str
     what: str
@@ -321,9 +314,6 @@ class DestinationCreated(Fact, frozen=True):
         else:
             text = "the sink's destination did not exist, and is created"
             log.info(text, sink=self.sink, destination=self.what)
-
-    def counts(self) -> Counts:
-        yield (DESTINATIONS_CREATED, self.sink), 1
 
 
 class DestinationLost(Fact, frozen=True):
@@ -346,14 +336,13 @@ class DestinationLost(Fact, frozen=True):
 class DestinationChanged(Fact, frozen=True):
     """A change of the destination that its owner made, with consequences for consumers."""
 
+    counter = Metric("sink_destination_changes", "Changes of the destination that its consumers must know.", "sink")
+
     sink: str
     what: str
 
     def log(self, log: FactLog) -> None:
         log.warning("the sink's destination has changed", sink=self.sink, change=self.what)
-
-    def counts(self) -> Counts:
-        yield (DESTINATION_CHANGES, self.sink), 1
 
 
 # ── Deliveries ───────────────────────────────────────────────────────────────
@@ -368,7 +357,6 @@ DELIVERY_SECONDS = Metric(
     # From the write of a file to a broker near its timeout.
     buckets=(0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30),
 )
-RETRIES = Metric("sink_retries", "Deliveries that failed and are retried.", "sink")
 
 
 class BatchDelivered(Fact, frozen=True, gc=False):
@@ -398,6 +386,8 @@ class BatchDelivered(Fact, frozen=True, gc=False):
 class DeliveryDelayed(Fact, frozen=True):
     """A delivery failed. The next attempt is in ``retry_after`` seconds."""
 
+    counter = Metric("sink_retries", "Deliveries that failed and are retried.", "sink")
+
     sink: str
     records: int
     """Records of this attempt; 0 if the sink could not be opened."""
@@ -416,9 +406,6 @@ class DeliveryDelayed(Fact, frozen=True):
             text += "; the destination asked for a pause, which kubedelta sinks retry ends"
             waiting["asked_seconds"] = round(self.asked, 1)
         log.failure(("delayed", self.sink), text, self.reason, sink=self.sink, **waiting)
-
-    def counts(self) -> Counts:
-        yield (RETRIES, self.sink), 1
 
 
 class StatesNotCompared(Fact, frozen=True):
@@ -439,12 +426,13 @@ class StatesNotCompared(Fact, frozen=True):
 
 # ── Dead letters ─────────────────────────────────────────────────────────────
 
-REJECTED = Metric("sink_rejected_records", "Records that the destination rejected for good.", "sink")
 PARKED = Metric("sink_parked_records", "Records parked behind a rejected record of their object.", "sink")
 
 
 class RecordRejected(Fact, frozen=True):
     """The destination rejected a record for good. It is a dead letter."""
+
+    counter = Metric("sink_rejected_records", "Records that the destination rejected for good.", "sink")
 
     sink: str
     record: str
@@ -461,9 +449,6 @@ class RecordRejected(Fact, frozen=True):
         subject = {"dead_letter": self.number, "resource": self.resource, "object": self.key}
         named = {name: value for name, value in subject.items() if value}
         log.failure(("rejected", self.sink), text, self.reason, sink=self.sink, **named, record=self.record)
-
-    def counts(self) -> Counts:
-        yield (REJECTED, self.sink), 1
 
 
 class RecordsParked(Fact, frozen=True):
@@ -492,11 +477,11 @@ class RecordsParked(Fact, frozen=True):
 
 # ── The circuit, and the end ─────────────────────────────────────────────────
 
-CIRCUIT_OPENS = Metric("sink_circuit_opens", "Times the circuit opened.", "sink")
-
 
 class CircuitOpened(Fact, frozen=True):
     """Deliveries to this sink failed in a row. From now on a single delivery at a time is tried."""
+
+    counter = Metric("sink_circuit_opens", "Times the circuit opened.", "sink")
 
     sink: str
     failures: int
@@ -506,9 +491,6 @@ class CircuitOpened(Fact, frozen=True):
         often = "deliveries failed in a row" if self.failures > 1 else "a delivery failed"
         text = f"circuit open: {often}; one at a time is tried"
         log.failure(("circuit", self.sink), text, self.reason, sink=self.sink, failures=self.failures)
-
-    def counts(self) -> Counts:
-        yield (CIRCUIT_OPENS, self.sink), 1
 
 
 class CircuitClosed(Fact, frozen=True):

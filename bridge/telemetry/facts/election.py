@@ -8,11 +8,6 @@ from bridge.telemetry.facts import Counts, Fact, Metric
 TRANSITIONS = Metric(
     "leader_transitions", "Times that this replica began to lead, or ceased to.", to=("leading", "following")
 )
-LEASE_FAILURES = Metric(
-    "lease_failures",
-    "Requests about the Lease that failed and are repeated.",
-    verb=("get", "create", "update", "watch"),
-)
 RENEW_SECONDS = Metric(
     "lease_renew_seconds",
     "Seconds from a renewal of the Lease to the API server's answer.",
@@ -102,6 +97,12 @@ class LeaseRenewed(Fact, frozen=True):
 class LeaseFailed(Fact, frozen=True):
     """A request about the Lease failed, or its answer cannot be used. It is repeated."""
 
+    counter = Metric(
+        "lease_failures",
+        "Requests about the Lease that failed and are repeated.",
+        verb=("get", "create", "update", "watch"),
+    )
+
     verb: str
     """``get``, ``create``, ``update`` or ``watch``, as in RBAC."""
     lease: str
@@ -113,9 +114,6 @@ class LeaseFailed(Fact, frozen=True):
     def log(self, log: FactLog) -> None:
         advice = ": `kubedelta rbac` prints the rights that it needs" if self.refused else ""
         log.failure("lease", f"{self.verb} of the Lease failed{advice}", self.reason, lease=self.lease)
-
-    def counts(self) -> Counts:
-        yield (LEASE_FAILURES, self.verb), 1
 
 
 class LeaseTermDoubted(Fact, frozen=True):

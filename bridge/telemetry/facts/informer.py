@@ -143,7 +143,6 @@ class ChangesIgnored(ResourceFact, frozen=True):
 
 # ── Watches ──────────────────────────────────────────────────────────────────
 
-WATCHES = Metric("reflector_watches", "Watches that the API server accepted.", "resource")
 SHORT_WATCHES = Metric("reflector_short_watches", "Watches that ended within a second, without an event.", "resource")
 WATCH_SECONDS = Metric(
     "reflector_watch_duration_seconds", "Seconds that ended watches were open.", "resource", kind="summary"
@@ -153,14 +152,13 @@ SHORT_WATCH = 1.0
 
 
 class WatchOpened(ResourceFact, frozen=True):
+    counter = Metric("reflector_watches", "Watches that the API server accepted.", "resource")
+
     def log(self, log: FactLog) -> None:
         _log_served(self, log)
         if log.over(("failed", self.resource, self.scope)):
             log.info("watch is live", **self.named)
         log.debug("watch opened", **self.named)
-
-    def counts(self) -> Counts:
-        yield (WATCHES, self.resource.name), 1
 
 
 class WatchEnded(ResourceFact, frozen=True):
@@ -180,26 +178,13 @@ class WatchEnded(ResourceFact, frozen=True):
 
 # ── Failures ─────────────────────────────────────────────────────────────────
 
-FAILURES = Metric(
-    "reflector_failures", "Lists and watches that failed and are retried.", "resource", verb=("list", "watch")
-)
-REFUSALS = Metric(
-    "reflector_refusals",
-    "Lists and watches that the API server refused.",
-    "resource",
-    status=("401", "403", "404", "405"),  # Others get a series when they occur.
-)
-UNREADABLE = Metric("reflector_unreadable", "Items and lines that could not be read, and were skipped.", "resource")
-BARE = Metric(
-    "reflector_bare_objects",
-    "Objects too large, too deep or not to be redacted (their identity was exported), or left out by name.",
-    "resource",
-)
-RESTORES = Metric("reflector_version_resets", "Times the API server's versions ran backwards.", "resource")
-
 
 class ListWatchFailed(ResourceFact, frozen=True):
     """A list or a watch failed. The next attempt is in ``retry_after`` seconds."""
+
+    counter = Metric(
+        "reflector_failures", "Lists and watches that failed and are retried.", "resource", verb=("list", "watch")
+    )
 
     verb: str
     reason: str
@@ -208,9 +193,6 @@ class ListWatchFailed(ResourceFact, frozen=True):
     def log(self, log: FactLog) -> None:
         subject = ("failed", self.resource, self.scope)
         log.failure(subject, f"{self.verb} failed", self.reason, **self.named, retry_in=round(self.retry_after, 1))
-
-    def counts(self) -> Counts:
-        yield (FAILURES, self.resource.name, self.verb), 1
 
 
 _ADVICE = {
@@ -231,6 +213,13 @@ _RECOVERED = {
 class ResourceRefused(ResourceFact, frozen=True):
     """The API server refuses this resource (401, 403, 404, 405): the operator must act."""
 
+    counter = Metric(
+        "reflector_refusals",
+        "Lists and watches that the API server refused.",
+        "resource",
+        status=("401", "403", "404", "405"),  # Others get a series when they occur.
+    )
+
     status: int
     reason: str
     retry_after: float
@@ -246,9 +235,6 @@ class ResourceRefused(ResourceFact, frozen=True):
             retry_in=round(self.retry_after, 1),
         )
 
-    def counts(self) -> Counts:
-        yield (REFUSALS, self.resource.name, str(self.status)), 1
-
 
 def _log_served(fact: ListCompleted | WatchOpened, log: FactLog) -> None:
     """Logs the end of a refusal."""
@@ -260,19 +246,24 @@ def _log_served(fact: ListCompleted | WatchOpened, log: FactLog) -> None:
 class InputUnreadable(ResourceFact, frozen=True):
     """An item or a line of the API server could not be read, and was skipped. A relist follows."""
 
+    counter = Metric("reflector_unreadable", "Items and lines that could not be read, and were skipped.", "resource")
+
     reason: str
 
     def log(self, log: FactLog) -> None:
         text = "an item or a line of the API server cannot be read, and was skipped"
         log.failure(("unreadable", self.resource, self.scope), text, self.reason, **self.named)
 
-    def counts(self) -> Counts:
-        yield (UNREADABLE, self.resource.name), 1
-
 
 class ObjectLeftBare(ResourceFact, frozen=True):
     """A version of an object is nested too deeply, too large, or not to be redacted: only its identity is exported. Or
     its name is too long: it is left out."""
+
+    counter = Metric(
+        "reflector_bare_objects",
+        "Objects too large, too deep or not to be redacted (their identity was exported), or left out by name.",
+        "resource",
+    )
 
     reason: str
     """Names the object."""
@@ -281,21 +272,18 @@ class ObjectLeftBare(ResourceFact, frozen=True):
         text = "an object is too large, too deep, not to be redacted, or its name is too long: not exported whole"
         log.failure(("bare", self.resource, self.scope), text, self.reason, **self.named)
 
-    def counts(self) -> Counts:
-        yield (BARE, self.resource.name), 1
-
 
 # ── The server's history ─────────────────────────────────────────────────────
-
-PROOFS = Metric(
-    "history_proofs",
-    "Checks whether the API server's history is the known history.",
-    outcome=("same", "other", "unknown", "failed"),
-)
 
 
 class HistoryChecked(Fact, frozen=True):
     """The result of a check, after an interrupted watch, whether the API server's history is the known history."""
+
+    counter = Metric(
+        "history_proofs",
+        "Checks whether the API server's history is the known history.",
+        outcome=("same", "other", "unknown", "failed"),
+    )
 
     store: str
     """The aggregated server; empty for the API server's own store."""
@@ -321,18 +309,13 @@ class HistoryChecked(Fact, frozen=True):
                 text = "the API server's history cannot be proven yet: watches wait for the proof"
                 log.failure(subject, text, self.reason, **named)
 
-    def counts(self) -> Counts:
-        yield (PROOFS, self.outcome), 1
-
 
 class VersionsRanBackwards(ResourceFact, frozen=True):
     """The API server's versions are older than before: its store was restored. A new epoch began."""
 
     level = "warning"
     sentence = "the API server's store was restored: comparing all objects with it, in a new epoch"
+    counter = Metric("reflector_version_resets", "Times the API server's versions ran backwards.", "resource")
 
     was: str
     now: str
-
-    def counts(self) -> Counts:
-        yield (RESTORES, self.resource.name), 1

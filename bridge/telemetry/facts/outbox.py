@@ -7,7 +7,6 @@ from bridge.telemetry.facts import Counts, Fact, Metric
 
 # ── The state ────────────────────────────────────────────────────────────────
 
-OUTBOX_FULL = Metric("outbox_full", "Transactions that found no space on the disk and are retried.")
 OUTBOX_REBUILDS = Metric("outbox_rebuilds", "Damaged databases that were moved aside and replaced.")
 GAPS = Metric("gap_records", "Records replaced by a Gap; 1 for an unknown number.", "sink")
 FORGOTTEN_SINKS = Metric("forgotten_sinks", "Removed sinks whose backlog was dropped.")
@@ -28,15 +27,14 @@ class OutboxOpened(Fact, frozen=True):
 class OutboxFull(Fact, frozen=True):
     """The disk has no space for a transaction. Reading from the API server stops; sinks go on."""
 
+    counter = Metric("outbox_full", "Transactions that found no space on the disk and are retried.")
+
     reason: str
     retry_after: float
 
     def log(self, log: FactLog) -> None:
         text = "intake blocked: no disk space for the state; sinks go on"
         log.failure("room", text, self.reason, "error", retry_in=round(self.retry_after, 1))
-
-    def counts(self) -> Counts:
-        yield (OUTBOX_FULL,), 1
 
 
 class OutboxHasRoom(Fact, frozen=True):
@@ -119,19 +117,15 @@ class SinkForgotten(Fact, frozen=True):
 
 # ── Backfills ────────────────────────────────────────────────────────────────
 
-SNAPSHOTS = Metric("sink_snapshots", "Snapshots that began: with a new sink, on demand, by schedule.", "sink")
-
 
 class SnapshotBegan(Fact, frozen=True):
     """The backfill of a snapshot began: known objects, for this sink."""
 
     sentence = "snapshot began"
+    counter = Metric("sink_snapshots", "Snapshots that began: with a new sink, on demand, by schedule.", "sink")
 
     sink: str
     objects: int
-
-    def counts(self) -> Counts:
-        yield (SNAPSHOTS, self.sink), 1
 
 
 class SnapshotEnded(Fact, frozen=True):
