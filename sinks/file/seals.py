@@ -285,6 +285,9 @@ def _checked(seals: Path, keys: Sequence[VerifyKey]) -> CheckedSeals:
             faults.append(f"{name} {fault}")
         else:
             sealed += 1
+    # Parts are sealed in the order in which they were closed.
+    newest = max(known, default="")
+    faults += [f"{name} has no seal, and a later part has one" for name in sorted(present) if name < newest]
     return CheckedSeals(seals, faults, sealed, len(removed), sorted(present), previous)
 
 

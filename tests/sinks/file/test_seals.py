@@ -119,6 +119,13 @@ def taken_away(path: Path) -> str:
     return f"{part.name} is missing"
 
 
+def put_in(path: Path) -> str:
+    part = plain_parts(path)[1]
+    forged = part.with_name(f"{part.name[:-41]}{0:020}-{0:020}")
+    forged.write_bytes(part.read_bytes())
+    return f"{forged.name} has no seal"
+
+
 def line_taken_out(path: Path) -> str:
     path.with_name("deltas.seals").write_bytes(b"".join(lines_of(path)[:1] + lines_of(path)[2:]))
     return "line 2 does not follow the line before it"
@@ -150,6 +157,7 @@ def line_without_an_end(path: Path) -> str:
         shortened,
         replaced_by_a_torn_archive,
         taken_away,
+        put_in,
         line_taken_out,
         line_changed,
         line_of_another_program,
