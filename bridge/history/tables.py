@@ -122,10 +122,14 @@ def _recognise(connection: apsw.Connection, path: Path, *, writable: bool) -> No
     connection.pragma("journal_mode", "wal")
     # A power cut may take the last transactions away, each as a whole: their records are read again.
     connection.pragma("synchronous", "normal")
-    with connection:
+    # The file may have been there, and empty; and another build may make the tables at the same time.
+    path.chmod(0o600)
+    connection.execute("BEGIN IMMEDIATE")
+    if connection.pragma("application_id") != _APPLICATION:
         connection.execute(_TABLES)
         connection.pragma("application_id", _APPLICATION)
         connection.pragma("user_version", FORMAT)
+    connection.execute("COMMIT")
 
 
 # The columns are the key and the members of Known but the state, in their order.

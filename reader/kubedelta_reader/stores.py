@@ -122,11 +122,14 @@ class SqliteStore:
     Tables of your own in the same file (``connection``) change in the same transaction."""
 
     def __init__(self, path: Path | str) -> None:
-        """Makes the file, with mode 0600, if it is not there. Raises sqlite3.Error."""
+        """Makes the file, with mode 0600, if it is not there or empty. Raises sqlite3.Error and OSError."""
         import sqlite3  # Whoever has another store does without it.
 
         if path != ":memory:":
-            Path(path).touch(0o600)
+            file = Path(path)
+            file.touch(0o600)
+            if not file.stat().st_size:
+                file.chmod(0o600)
         self.connection = sqlite3.connect(path, isolation_level=None)
         self.connection.execute("PRAGMA journal_mode = WAL")
         self.connection.executescript(_TABLES)

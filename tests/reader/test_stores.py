@@ -70,3 +70,11 @@ def test_nobody_else_may_read_the_file(tmp_path: Path) -> None:
     consumed(tmp_path / "state.db", EVENTS)
 
     assert stat.S_IMODE((tmp_path / "state.db").stat().st_mode) == 0o600
+
+
+def test_an_empty_file_of_others_becomes_private(tmp_path: Path) -> None:
+    path = tmp_path / "state.db"
+    path.touch()
+    path.chmod(0o644)
+    SqliteStore(path).close()
+    assert path.stat().st_mode & 0o777 == 0o600

@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
+from threading import Barrier
 
 import pytest
 
@@ -75,3 +77,19 @@ def test_a_build_that_is_killed_anywhere_goes_on_as_if_it_had_not_been(tmp_path:
     ended = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=True)
 
     assert int(ended.stdout) > 50, ended.stdout
+
+
+def test_builds_that_begin_at_the_same_time_make_one_private_file(tmp_path: Path) -> None:
+    path = tmp_path / "k8s.db"
+    path.touch(0o666)
+    path.chmod(0o666)
+    together = Barrier(8)
+
+    def begin() -> bytes:
+        together.wait()
+        with closing(Recorder(path, "a test", EVERYTHING)) as recorder:
+            return recorder.position
+
+    with ThreadPoolExecutor(8) as threads:
+        assert {each.result() for each in [threads.submit(begin) for _ in range(8)]} == {b""}
+    assert path.stat().st_mode & 0o777 == 0o600
