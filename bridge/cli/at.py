@@ -11,7 +11,7 @@ import os
 import secrets
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from datetime import UTC, datetime, timedelta
 from importlib.util import find_spec
@@ -34,7 +34,7 @@ from bridge.history.points import in_words
 from bridge.history.restore import CannotBeRestored, Restored, restored
 from bridge.model.formats.object_paths import ObjectName
 from bridge.model.primitives.printable import counted
-from bridge.playground import PastCluster, PastObject, columns_of, past_kind
+from bridge.playground import PastCluster, PastObject, columns_of, past_kind, past_selection
 from bridge.playground.objects import crds
 from bridge.playground.objects.catalogue import Kind
 
@@ -48,11 +48,14 @@ def at(
     *,
     namespace: str | None,
     form: str | None,
+    labels: str,
+    fields: str,
     play: float | None,
     file: Path | None,
 ) -> int:
     """``words``: resources or objects, as for kubectl; None to serve all. ``form``: ``yaml``, ``json``, ``name``,
-    ``wide``, or None for a table. ``play``: hours that pass in an hour; None while the time stands still."""
+    ``wide``, or None for a table. ``labels`` and ``fields``: kubectl's selectors; empty for all. ``play``: hours that
+    pass in an hour; None while the time stands still."""
     targets = None if words is None else targets_of("at", words)
     with ExitStack() as reading:
         history = reading.enter_context(opened(file))
@@ -62,7 +65,7 @@ def at(
         complain(bound.text)
         moment = datetime.fromtimestamp(bound.time / 1_000_000, UTC)
         if targets is not None:
-            return _get(history, then, moment, targets, namespace, form)
+            return _get(history, then, moment, targets, namespace, form, labels, fields)
         asyncio.run(_serve(history, then, moment, namespace, play, reading))
         return Exit.OK
 
@@ -103,14 +106,18 @@ def _get(
     targets: Sequence[Target],
     namespace: str | None,
     form: str | None,
+    labels: str,
+    fields: str,
 ) -> int:
     """``moment``: of the point, for ages."""
     asked = [_Asked(history.meant(resource)[0], name) for resource, name in targets]
+    chosen = _chosen(history, point, asked, labels, fields) if labels or fields else None
     printed = _Printed()
     found = printed.noted(
         (each.kept, state)
         for each in asked
         for state in history.at(point, resource=each.kept.name, namespace=namespace, name=each.name)
+        if chosen is None or chosen[each.kept](_past_object(state))
     )
     if form in ("yaml", "json"):
         is_alone = len(asked) == 1 and asked[0].name is not None
@@ -139,6 +146,18 @@ def _get(
 class _Asked(NamedTuple):
     kept: KeptResource
     name: str | None
+
+
+def _chosen(
+    history: HistoryFile, point: PastPoint, asked: Sequence[_Asked], labels: str, fields: str
+) -> Mapping[KeptResource, Callable[[PastObject], bool]]:
+    """Of each resource, which of its objects the selectors choose. Raises UsageError."""
+    if any(each.name is not None for each in asked):
+        raise UsageError("kubedelta at: either names or a selector")
+    try:
+        return {each.kept: past_selection(_kind(history, point, each.kept), labels, fields) for each in asked}
+    except ValueError as error:
+        raise UsageError(f"kubedelta at: {error}") from error
 
 
 class _Printed:
@@ -285,15 +304,19 @@ def _loaded(states: Iterator[StateAt]) -> Iterator[PastObject]:
             why = f"the objects of that time are more than {size(_MOST_BYTES)}"
             raise CommandEnds(Exit.NO, f"{why}: choose a namespace with -n")
         uncertain += bool(each.uncertain)
-        name = ObjectName.of(each.key)
         if each.state:
-            yield PastObject(name.resource, name.namespace, name.name, each.version, each.state)
+            yield _past_object(each)
         else:
             without += 1
     if without:
         complain(f"left out: {counted(without, 'object')} without a state")
     if uncertain:
         complain(f"uncertain: {counted(uncertain, 'object')} (kubedelta at … get tells why)")
+
+
+def _past_object(found: StateAt) -> PastObject:
+    name = ObjectName.of(found.key)
+    return PastObject(name.resource, name.namespace, name.name, found.version, found.state)
 
 
 async def _play(

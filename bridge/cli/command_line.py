@@ -435,8 +435,8 @@ def _point_and_target(parser: argparse.ArgumentParser, values: dict[str, Any]) -
         parser.error("name one point: 2026-11-24T10:00Z, 10m (ago), now, or --version pods=184467")
     values["point"] = version or words.pop(0)
     serves = values.pop("serve")
-    if serves and (words or values["form"]):
-        parser.error("--serve has no get and no -o")
+    if serves and (words or values["form"] or values["labels"] or values["fields"]):
+        parser.error("--serve has no get, no -o and no selectors")
     if values["play"] and not serves:
         parser.error("--play is for --serve")
     if not serves and (words[:1] != ["get"] or len(words) < 2):
@@ -453,6 +453,16 @@ AT = CommandSpec(
     NAMESPACE,
     EVERY_NAMESPACE,
     Argument("-o", "--output", dest="form", choices=("wide", "name", "yaml", "json"), help="wide, name, yaml or json"),
+    Argument(
+        "-l", "--selector", dest="labels", metavar="LABELS", default="", help="only these labels: app=web,tier!=x"
+    ),
+    Argument(
+        "--field-selector",
+        dest="fields",
+        metavar="FIELDS",
+        default="",
+        help="only these fields, as kubectl has them: status.phase=Running",
+    ),
     Argument("--serve", action="store_true", help="serve them on the loopback to kubectl and other clients"),
     Argument("--play", metavar="SPEED", type=speed, help="with --serve: let what happened next happen, e.g. 1x, 60x"),
     HISTORY,

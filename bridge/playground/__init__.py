@@ -17,7 +17,7 @@ from bridge.playground.http.errors import StatusError
 from bridge.playground.http.front import SeenRequest
 from bridge.playground.objects.columns import columns_of
 from bridge.playground.objects.store import StoreSnapshot
-from bridge.playground.past import PastCluster, PastObject, past_kind
+from bridge.playground.past import PastCluster, PastObject, past_kind, past_selection
 from bridge.playground.server import Playground
 from bridge.playground.simulation.life import ClusterSimulation
 
@@ -31,4 +31,5 @@ __all__ = [
     "StoreSnapshot",
     "columns_of",
     "past_kind",
+    "past_selection",
 ]

@@ -15,6 +15,7 @@ from bridge.model.object import object_key
 from bridge.model.versions.version import number_of
 from bridge.playground.http.errors import StatusError, decode, qualified
 from bridge.playground.http.front import PlaygroundSettings
+from bridge.playground.http.handlers import ListOptions
 from bridge.playground.http.requests import ACCESS_REVIEWS
 from bridge.playground.http.streams import Faults
 from bridge.playground.objects import crds, events
@@ -80,6 +81,22 @@ class PastCluster(ApiServer):
                 store.replay(kind.collection, key, version, stored)
         elif key in store.collection(kind.collection).objects:
             store.replay(kind.collection, key, version, None)
+
+
+def past_selection(kind: Kind, labels: str, fields: str) -> Callable[[PastObject], bool]:
+    """Whether an object of the kind has these labels and fields, as kubectl writes them. Raises ValueError, with what
+    was found and what is known."""
+    try:
+        query = {"labelSelector": labels, "fieldSelector": fields}
+        selection = ListOptions.parse(kind, query, watch=False).selection
+    except StatusError as error:
+        raise ValueError(str(error)) from error
+
+    def is_chosen(found: PastObject) -> bool:
+        stored = _stored(kind, found, 1)
+        return stored is not None and selection(stored)
+
+    return is_chosen
 
 
 def _stored(kind: Kind, found: PastObject, version: int) -> StoredObject | None:

@@ -217,6 +217,37 @@ async def test_several_types_are_printed_as_kubectl_prints_them(command: Command
 
 
 @pytest.mark.usefixtures("history")
+@pytest.mark.parametrize(
+    ("words", "names"),
+    [
+        (["pods", "-l", "app=web", "-n", "shop"], ["pod/web-1", "pod/web-2"]),
+        (["pods", "--selector", "app!=web"], []),
+        (["pods", "--field-selector", "status.phase=Pending"], ["pod/api-1"]),
+        (["pods,deploy", "--field-selector", "metadata.name=web"], ["deployment.apps/web"]),
+        (["pods", "-l", "app=none"], []),
+    ],
+)
+async def test_selectors_choose_as_for_kubectl(command: Command, words: list[str], names: list[str]) -> None:
+    ended = await command("at", EARLY, "get", *words, "-o", "name")
+    assert (ended.code, ended.out.splitlines()) == (Exit.OK, names)
+
+
+@pytest.mark.usefixtures("history")
+@pytest.mark.parametrize(
+    ("words", "reason"),
+    [
+        (["pods", "web-1", "-l", "app=web"], "either names or a selector"),
+        (["deploy", "--field-selector", "spec.replicas=1"], '"spec.replicas" is not a known field selector: only'),
+        (["pods", "-l", "a in b"], "found 'b', expected '('"),
+    ],
+)
+async def test_a_wrong_selector_is_explained(command: Command, words: list[str], reason: str) -> None:
+    ended = await command("at", EARLY, "get", *words)
+    assert (ended.code, ended.out) == (Exit.USAGE, "")
+    assert reason in ended.err
+
+
+@pytest.mark.usefixtures("history")
 async def test_what_was_not_there_is_said(command: Command) -> None:
     never = await command("at", LATE, "get", "pods", "web-9", "-n", "shop")
     assert (never.code, "the file has no pods web-9 in namespace shop; there is web-" in never.err) == (Exit.NO, True)
