@@ -45,10 +45,6 @@ _AGAIN = 5.0
 """Seconds after a bug, until the page works again."""
 
 
-class TooManyViewers(Exception):
-    """The message is for the viewer."""
-
-
 class Viewers:
     """Counts viewers, and feeds them. Runs until cancelled; a bug is reported, and does not end the bridge."""
 
@@ -66,9 +62,10 @@ class Viewers:
 
     @contextmanager
     def looking(self, choice: TailChoice | None) -> Iterator[Viewer]:
-        """A viewer, who is fed inside the context. Raises TooManyViewers."""
+        """A viewer, who is fed inside the context. Raises HTTPServiceUnavailable where too many look already."""
         if len(self._viewers) >= self._most:
-            raise TooManyViewers(f"{self._most} viewers look at the page already")
+            text = f"{self._most} viewers look at the page already\n"
+            raise web.HTTPServiceUnavailable(text=text, headers={"Retry-After": "10"})
         viewer = Viewer(choice)
         self._viewers.add(viewer)
         self._nobody.clear()
@@ -227,12 +224,21 @@ _HEADERS = {"Content-Type": "text/event-stream; charset=utf-8", "X-Accel-Bufferi
 async def stream(request: web.Request, viewers: Viewers, hello: object) -> web.StreamResponse:
     """Sends ``hello`` and the history, then the viewer's events. The connection closes behind it. Raises HTTPException
     before the first byte."""
-    choice = choice_of(request)
-    try:
-        with viewers.looking(choice) as viewer:
-            return await _serve(request, viewers, viewer, hello)
-    except TooManyViewers as error:
-        raise web.HTTPServiceUnavailable(text=f"{error}\n", headers={"Retry-After": "10"}) from None
+    with viewers.looking(choice_of(request)) as viewer:
+        response = web.StreamResponse(headers=_HEADERS)
+        response.force_close()
+        await response.prepare(request)
+        viewer.tell("hello", hello)
+        viewer.tell("history", viewers.history.series())
+        # A viewer that has left, or was cut because it reads nothing, is noticed at the next write, within a second.
+        with suppress(ConnectionResetError, TimeoutError):
+            async with asyncio.timeout(LONGEST):
+                while not viewer.ended:
+                    await viewer.news.wait()
+                    viewer.news.clear()
+                    await response.write(viewer.take())
+                    await asyncio.sleep(_PAUSE)
+        return response
 
 
 def choice_of(request: web.Request) -> TailChoice | None:
@@ -243,23 +249,6 @@ def choice_of(request: web.Request) -> TailChoice | None:
         return msgspec.convert(dict(request.query), TailChoice)
     except msgspec.ValidationError as error:
         raise web.HTTPBadRequest(text=f"{error}\n") from None
-
-
-async def _serve(request: web.Request, viewers: Viewers, viewer: Viewer, hello: object) -> web.StreamResponse:
-    response = web.StreamResponse(headers=_HEADERS)
-    response.force_close()
-    await response.prepare(request)
-    viewer.tell("hello", hello)
-    viewer.tell("history", viewers.history.series())
-    # A viewer that has left, or was cut because it reads nothing, is noticed at the next write, within a second.
-    with suppress(ConnectionResetError, TimeoutError):
-        async with asyncio.timeout(LONGEST):
-            while not viewer.ended:
-                await viewer.news.wait()
-                viewer.news.clear()
-                await response.write(viewer.take())
-                await asyncio.sleep(_PAUSE)
-    return response
 
 
 # ── Records ──────────────────────────────────────────────────────────────────
