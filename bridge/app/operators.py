@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 from bridge.app.admin.commands import AdminOperations
 from bridge.app.admin.operations import about
@@ -18,10 +18,6 @@ from bridge.outbox import StateUnusable
 from bridge.plan.plan import Plan, PlanRefused
 from bridge.processor.shared_processor import SharedProcessor
 from bridge.telemetry.facts import Report
-
-if TYPE_CHECKING:
-    from bridge.app.page.server import PageServer
-
 
 Form: TypeAlias = Callable[[Record], Record | None]
 """A record of the log → the record as a sink gets it; None if the sink does not get it."""
@@ -43,42 +39,21 @@ async def open_to_operators(
     plan: Plan, operations: AdminOperations, sources: PageSources, report: Report
 ) -> AsyncIterator[None]:
     """Raises StateUnusable if the socket cannot be made, PlanRefused if the page's address is taken."""
-    admin = AdminServer(plan.state, operations, report, about=about(plan))
-    try:
-        await admin.start()
-    except OSError as error:
-        raise StateUnusable(f"state.directory: cannot make admin.sock in {plan.state}: {error}") from error
-    try:
-        page = await _start_page(plan, operations, sources, report)
-        if page is None:
-            yield
-            return
+    async with AsyncExitStack() as stack:
         try:
-            async with asyncio.TaskGroup() as tasks:
-                drawing = tasks.create_task(page.run(), name="page")
-                try:
-                    yield
-                finally:
-                    drawing.cancel()
-        finally:
-            await page.stop()
-    finally:
-        await admin.stop()
+            await stack.enter_async_context(AdminServer(plan.state, operations, report, about=about(plan)))
+        except OSError as error:
+            raise StateUnusable(f"state.directory: cannot make admin.sock in {plan.state}: {error}") from error
+        if plan.page is not None:
+            # Imported only here, so that a bridge without a page does not have it in memory.
+            from bridge.app.page.server import PageServer
 
-
-async def _start_page(
-    plan: Plan, operations: AdminOperations, sources: PageSources, report: Report
-) -> PageServer | None:
-    """The page, which listens already; None without one in the plan. The room is imported only here, so that a bridge
-    without a page does not have it in memory."""
-    if plan.page is None:
-        return None
-    from bridge.app.page.server import PageServer
-
-    page = PageServer(plan.page, operations, sources, report, cluster=plan.cluster)
-    try:
-        await page.start()
-    except OSError as error:
-        where = host_and_port(plan.page.host, plan.page.port)
-        raise PlanRefused(f"page.listen: cannot listen on {where}: {error.strerror or error}") from error
-    return page
+            page = PageServer(plan.page, operations, sources, report, cluster=plan.cluster)
+            try:
+                await stack.enter_async_context(page)
+            except OSError as error:
+                where = host_and_port(plan.page.host, plan.page.port)
+                raise PlanRefused(f"page.listen: cannot listen on {where}: {error.strerror or error}") from error
+            tasks = await stack.enter_async_context(asyncio.TaskGroup())
+            stack.callback(tasks.create_task(page.run(), name="page").cancel)
+        yield
