@@ -113,7 +113,6 @@ async def _build(stream: Source, recorder: Recorder, line: ProgressLine, *, foll
 def _summary(file: Path) -> str:
     with opened(file) as history:
         kept = history.size()
-        return plain(
-            f"{file}: {counted(kept.steps, 'step')} of {counted(kept.objects, 'object')} in {size(kept.bytes)}; "
-            f"newest record {in_words(kept.newest)}"
-        )
+        newest = f"newest record {in_words(kept.newest)}" if kept.newest else "no record yet"
+        steps = f"{counted(kept.steps, 'step')} of {counted(kept.objects, 'object')}"
+        return plain(f"{file}: {steps} in {size(kept.bytes)}; {newest}")

@@ -79,17 +79,22 @@ _CACHE_BYTES = 32 << 20
 
 def opened(path: Path, *, writable: bool) -> apsw.Connection:
     """The file; with ``writable`` it is made, with mode 0600, where there is none. Raises NotInHistory for a file that
-    is not there or is none of this room, and apsw.Error."""
-    if not path.exists():
-        if not writable:
-            raise NotInHistory(
-                f"there is no history {path}: make one with kubedelta history build --from … --to {path}"
-            )
-        path.touch(0o600)
+    is not there, cannot be made or read, or is none of this room, and apsw.Error."""
+    try:
+        is_there = path.exists()
+        if writable and not is_there:
+            path.touch(0o600)
+    except OSError as error:
+        raise NotInHistory(f"cannot {'make' if writable else 'read'} {path}: {error.strerror}") from error
+    if not writable and not is_there:
+        raise NotInHistory(f"there is no history {path}: make one with kubedelta history build --from … --to {path}")
     # Who may write also removes the write-ahead log with the last connection; a file on a read-only disk can be read.
     may_write = writable or os.access(path, os.W_OK)
     flags = apsw.SQLITE_OPEN_READWRITE if may_write else apsw.SQLITE_OPEN_READONLY
-    connection = apsw.Connection(str(path), flags=flags)
+    try:
+        connection = apsw.Connection(str(path), flags=flags)
+    except apsw.CantOpenError:
+        raise NotInHistory(f"cannot open {path}: it is no file, or you may not read it") from None
     try:
         connection.set_busy_timeout(10_000)
         connection.pragma("cache_size", -(_CACHE_BYTES // 1024))

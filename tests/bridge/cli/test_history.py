@@ -192,6 +192,12 @@ async def test_several_resources_and_objects_are_named_as_for_kubectl(command: C
         (["history", "deploy/web", "-n", "prod"], "deployments.apps web in namespace prod; it has one in shop\n"),
         (["history", "po/web"], "no resource po; it has: clusterroles.rbac.authorization.k8s.io, deployments.apps\n"),
         (["diff", "2026-11-21T08:00:00Z", "now"], "begins at 2026-11-21T09:00:01.000Z, with the first record"),
+        (["history", "deploy/web", "--db", "/"], "cannot open /: it is no file, or you may not read it"),
+        (["history", "deploy/web", "--db", "/proc/none/k8s.db"], "there is no history /proc/none/k8s.db"),
+        (
+            ["history", "build", "--from", __file__, "--to", "/proc/none/k8s.db"],
+            "cannot make /proc/none/k8s.db: No such file or directory",
+        ),
         (
             ["history", "deploy/web", "--db", "none.db"],
             "there is no history none.db: make one with kubedelta history build",
@@ -235,6 +241,12 @@ async def test_a_build_goes_on_behind_what_it_has_and_counts_records_of_others(
     assert again.out.endswith("; newest record 2026-11-21T09:00:07.000Z\n")
     assert ended.out.startswith(f"{history}: 6 steps of 2 objects in ")
     assert ended.err == "1 record of another program, left out\n"
+
+
+async def test_a_build_of_nothing_says_so(command: Command, tmp_path: Path) -> None:
+    (tmp_path / "deltas.ndjson").touch()
+    ended = await command("history", "build", "--from", str(tmp_path / "deltas.ndjson"))
+    assert (ended.code, ended.out.endswith("; no record yet\n")) == (Exit.OK, True)
 
 
 async def test_a_part_that_was_removed_before_it_was_read_is_a_gap(command: Command, tmp_path: Path) -> None:
