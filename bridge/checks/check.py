@@ -183,7 +183,9 @@ async def _forecast(
     plan: Plan, client: KubeClient, catalogue: Catalogue, resolution: Resolution, look: StateInspection
 ) -> Finding:
     digests = digests_by(plan, catalogue)
-    view = ClusterView(plan.cluster, client, resolution.desired, most=MOST_OBJECTS, digests=digests, shard=plan.shard)
+    view = ClusterView(
+        plan.cluster, client, resolution.desired, most=MOST_OBJECTS, digests_of=digests, shard=plan.shard
+    )
     try:
         changes = await forecast(plan.cluster, plan.wanted, resolution, view, look)
     except (ClusterUnavailable, ClusterRefuses) as error:

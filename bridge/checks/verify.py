@@ -92,7 +92,7 @@ async def verify(
                 client,
                 meant.desired,
                 matching=None if expected is None else expected.matching,
-                digests=digests,
+                digests_of=digests,
                 shard=plan.shard,
                 progress=progress,
             )

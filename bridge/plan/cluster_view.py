@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Collection
+from dataclasses import dataclass, field
 from typing import TypeAlias
 
 import msgspec
@@ -53,33 +54,27 @@ class ClusterRefuses(Exception):
     """The live objects cannot be listed: a permission, or the configuration, must change."""
 
 
+@dataclass(slots=True)
 class ClusterView:
     """The live objects of the configured resources, by partition key."""
 
-    def __init__(
-        self,
-        cluster: str,
-        client: KubeClient,
-        desired: Desired,
-        *,
-        most: int | None = None,
-        matching: Callable[[Resource], Matches] | None = None,
-        digests: Digests | None = None,
-        shard: Shard | None = None,
-        progress: Progress | None = None,
-    ) -> None:
-        """``most``: with more objects in a list, ``look`` raises ClusterUnavailable. ``matching``: conditions on whole
-        objects; objects that do not meet them are left out, and so are objects of other shards than ``shard``."""
-        self._cluster = cluster
-        self._client = client
-        self._most = most
-        self._matching = matching
-        self._digests = digests
-        self._shard = shard
-        self._progress = progress
-        self.digests: dict[str, bytes] = {}
-        """Partition key → digest of the live object, where changes are ignored, of the last ``look``."""
-        self.listed = tuple((resource, scope) for (_, scope), resource in desired.items())
+    cluster: str
+    client: KubeClient
+    desired: Desired
+    most: int | None = None
+    """With more objects in a list, ``look`` raises ClusterUnavailable."""
+    matching: Callable[[Resource], Matches] | None = None
+    """Conditions on whole objects. Objects that do not meet them are left out."""
+    digests_of: Digests | None = None
+    shard: Shard | None = None
+    """Objects of other shards are left out."""
+    progress: Progress | None = None
+    digests: dict[str, bytes] = field(default_factory=dict, init=False)
+    """Partition key → digest of the live object, where changes are ignored, of the last ``look``."""
+
+    @property
+    def listed(self) -> tuple[tuple[Resource, Scope], ...]:
+        return tuple((resource, scope) for (_, scope), resource in self.desired.items())
 
     async def look(self, resources: Collection[str] | None = None) -> dict[str, Version]:
         """Partition key → live version, from a consistent list of each resource, not older than the call.
@@ -91,12 +86,12 @@ class ClusterView:
         return found
 
     async def _list(self, resource: Resource, scope: Scope) -> dict[str, Version]:
-        matches = None if self._matching is None else self._matching(resource)
-        digest = None if self._digests is None else self._digests(resource, scope)
+        matches = None if self.matching is None else self.matching(resource)
+        digest = None if self.digests_of is None else self.digests_of(resource, scope)
         if matches is None and digest is None:
-            lister = self._client.lister_watcher(resource, scope, metadata_only=True, shard=self._shard)
+            lister = self.client.lister_watcher(resource, scope, metadata_only=True, shard=self.shard)
         else:
-            lister = self._client.lister_watcher(resource, scope, managed_fields=False, shard=self._shard)
+            lister = self.client.lister_watcher(resource, scope, managed_fields=False, shard=self.shard)
         found: dict[str, Version] = {}
         request = ListRequest(version="", limit=PAGE)
         tries = 1
@@ -107,12 +102,12 @@ class ClusterView:
                         (self._key(resource, each), each) for each in page.objects if matches is None or matches(each)
                     ]
                     found |= {key: Version(each.uid, each.resource_version) for key, each in here}
-                    if self._progress is not None:
-                        self._progress(f"{resource} listed", len(found), None)
+                    if self.progress is not None:
+                        self.progress(f"{resource} listed", len(found), None)
                     if digest is not None:
                         self.digests |= {key: digest(each) for key, each in here}
-                    if self._most is not None and len(found) > self._most:
-                        raise ClusterUnavailable(f"there are more than {self._most} {resource}")
+                    if self.most is not None and len(found) > self.most:
+                        raise ClusterUnavailable(f"there are more than {self.most} {resource}")
                     if page.next_page is None:
                         return found
                     request = ListRequest(version="", limit=PAGE, next_page=page.next_page)
@@ -133,7 +128,7 @@ class ClusterView:
                     raise ClusterUnavailable(f"cannot list {resource} ({scope}): {failure.reason}")
 
     def _key(self, resource: Resource, each: ApiObject) -> str:
-        return partition_key(self._cluster, resource.group, resource.plural, each.namespace, each.name)
+        return partition_key(self.cluster, resource.group, resource.plural, each.namespace, each.name)
 
 
 async def pages(lister: ListerWatcher) -> AsyncIterator[ListAnswer]:
