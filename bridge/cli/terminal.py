@@ -103,7 +103,7 @@ _UNITS = ("KiB", "MiB", "GiB", "TiB")
 def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """Columns as wide as their longest cell, without trailing blanks. A very long cell is cut: all others of its column
     would be as long."""
-    lines = [header, *([shortened(plain(cell), _LONGEST_CELL) for cell in row] for row in rows)]
+    lines = [[shortened(plain(cell), _LONGEST_CELL) for cell in row] for row in (header, *rows)]
     widths = [max(len(line[column]) for line in lines) for column in range(len(header))]
     return "\n".join("  ".join(map(str.ljust, line, widths)).rstrip() for line in lines)
 

@@ -117,7 +117,7 @@ def past_kind(
     known = _BUILT_IN.get(qualified(group, plural))
     if known is None and definition is not None:
         # The stream may have only the definition's name: it was too large, or not readable.
-        with suppress(StatusError, AttributeError, LookupError, TypeError):
+        with suppress(StatusError, AttributeError, LookupError, TypeError, ValueError):
             known = crds.kind_of(dict(definition))
     if known is None:
         known = Kind(

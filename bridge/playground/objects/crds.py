@@ -46,11 +46,11 @@ def kind_of(manifest: Manifest) -> Kind:
 def _columns(version: Mapping[str, Any]) -> tuple[PrinterColumn, ...]:
     return tuple(
         PrinterColumn(
-            each.get("name") or "",
-            each.get("type") or "",
-            each.get("format") or "",
-            each.get("priority") or 0,
-            each.get("jsonPath") or "",
+            str(each.get("name") or ""),
+            str(each.get("type") or ""),
+            str(each.get("format") or ""),
+            int(each.get("priority") or 0),
+            str(each.get("jsonPath") or ""),
         )
         for each in version.get("additionalPrinterColumns") or ()
     )

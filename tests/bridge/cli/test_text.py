@@ -71,5 +71,9 @@ def test_what_is_cut_shows_that_it_was() -> None:
     assert (shortened("abcd", 4), shortened("abcde", 4), shortened("abcde", 1)) == ("abcd", "a…de", "…")
 
 
+def test_a_header_is_one_line() -> None:
+    assert table(("A\nB", "C"), []) == "A B  C"
+
+
 def test_a_long_cell_makes_no_column_of_its_width() -> None:
     assert len(table(("A", "B"), [("x" * 1_000_000, "1"), ("y", "2")])) < 5000

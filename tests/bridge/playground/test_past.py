@@ -13,7 +13,7 @@ import httpx
 import pytest
 
 from bridge.http.certificates import self_signed
-from bridge.playground import PastCluster, PastObject, past_kind
+from bridge.playground import PastCluster, PastObject, columns_of, past_kind
 from bridge.playground.objects.catalogue import Kind
 from bridge.playground.simulation import manifests
 from tests.bridge.playground.conftest import watching
@@ -242,6 +242,14 @@ def test_a_definition_of_which_only_the_name_is_known_is_none() -> None:
     bare = {"metadata": {"name": "widgets.example.com"}}
     kind = past_kind("example.com", "widgets", "Widget", "v1", namespaced=True, definition=bare)
     assert kind == past_kind("example.com", "widgets", "Widget", "v1", namespaced=True, definition=None)
+
+
+@pytest.mark.parametrize("column", [{"jsonPath": {}}, {"jsonPath": f"[{'9' * 5000}]"}, {"name": 5}, {"priority": "x"}])
+def test_a_column_of_another_shape_hides_no_object(column: dict[str, Any]) -> None:
+    definition = manifests.definition()
+    definition["spec"]["versions"][0]["additionalPrinterColumns"] = [{"name": "A", "type": "string"} | column]
+    kind = past_kind("example.com", "widgets", "Widget", "v1", namespaced=True, definition=definition)
+    assert columns_of(kind, "v1").cells({"metadata": {"name": "a"}}, NOW)[0] == "a"
 
 
 async def test_without_the_token_nobody_learns_what_is_served_and_nothing_is_kept_of_requests() -> None:
