@@ -89,7 +89,7 @@ def _topic(topic: str, properties: Path) -> Source:
         lines = [line.strip() for line in properties.read_text(encoding="utf-8").splitlines()]
     except (OSError, UnicodeDecodeError) as error:
         raise CommandEnds(Exit.CONFIG, f"--kafka: cannot read {properties}: {error}") from error
-    config = {}
+    config = {"log_level": "0"}  # librdkafka would write lines of its own to standard error.
     for line in lines:
         if line and not line.startswith("#"):
             name, sign, value = line.partition("=")

@@ -85,8 +85,8 @@ class Recorder:
     """The only writer of a file. After an error in a batch it is made anew: it remembers what was rolled back."""
 
     def __init__(self, path: Path, source: str, bounds: HistoryBounds, *, partitioned: bool = False) -> None:
-        """Makes the file, if there is none. ``source``: names the stream; a file has one stream for ever. Raises
-        NotInHistory and apsw.Error."""
+        """Makes the file, if there is none. ``source``: names the stream; from the first event on, a file has one
+        stream for ever. Raises NotInHistory and apsw.Error."""
         self._connection = opened(path, writable=True)
         try:
             self._bounds = bounds
@@ -96,7 +96,10 @@ class Recorder:
             self._reader = Reader(store, partitioned=partitioned)
             known, position, newest = self._connection.execute("SELECT source, position, newest FROM history").get
             if known not in ("", source):
-                raise NotInHistory(f"{path} has the history of {known}; name another file for {source}")
+                if newest:
+                    raise NotInHistory(f"{path} has the history of {known}; name another file for {source}")
+                position = b""
+                self._connection.execute("UPDATE history SET source = ?, position = ?", (source, position))
             self._source = source
             self._position = bytes(position)
             self._newest = int(newest)

@@ -243,10 +243,14 @@ async def test_a_build_goes_on_behind_what_it_has_and_counts_records_of_others(
     assert ended.err == "1 record of another program, left out\n"
 
 
-async def test_a_build_of_nothing_says_so(command: Command, tmp_path: Path) -> None:
-    (tmp_path / "deltas.ndjson").touch()
-    ended = await command("history", "build", "--from", str(tmp_path / "deltas.ndjson"))
+async def test_a_build_of_nothing_says_so_and_binds_the_file_to_nothing(
+    command: Command, tmp_path: Path, build_history: BuildHistory
+) -> None:
+    (tmp_path / "other").write_text('{"of": "another program"}\n' * 9)
+    ended = await command("history", "build", "--from", str(tmp_path / "other"), "--to", str(tmp_path / "k8s.db"))
     assert (ended.code, ended.out.endswith("; no record yet\n")) == (Exit.OK, True)
+
+    assert ": 5 steps of 2 objects in " in (await build_history(RECORDS)).out
 
 
 async def test_a_part_that_was_removed_before_it_was_read_is_a_gap(command: Command, tmp_path: Path) -> None:

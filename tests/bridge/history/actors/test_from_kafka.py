@@ -40,3 +40,11 @@ async def test_it_goes_on_where_it_was_in_the_topic(kafka: Kafka, kafka_topic: M
         in_a_process, "actors", str(tmp_path / "audit.log"), "--to", str(output), "--no-follow"
     )
     assert (mixed.code, "no position of such a source" in mixed.err) == (Exit.CONFIG, True)
+
+
+async def test_brokers_that_are_away_are_told_in_one_line(tmp_path: Path) -> None:
+    (properties := tmp_path / "kafka.properties").write_text("bootstrap.servers=127.0.0.1:1\n")
+    words = ("--topic", "audit", "--kafka", str(properties), "--to", str(tmp_path / "actors.jsonl"), "--no-follow")
+    ended = await asyncio.to_thread(in_a_process, "actors", *words)
+    assert (ended.code, ended.err.count("\n")) == (Exit.UNAVAILABLE, 2)
+    assert "cannot read from 127.0.0.1:1" in ended.err
