@@ -96,6 +96,8 @@ def _topic(topic: str, properties: Path) -> Source:
             if not sign:
                 raise CommandEnds(Exit.CONFIG, f"--kafka: {properties}: a line is name=value, as librdkafka has them")
             config[name.strip()] = value.strip()
+    if "bootstrap.servers" not in config:
+        raise CommandEnds(Exit.CONFIG, f"--kafka: {properties} names no brokers (bootstrap.servers)")
     return KafkaSource(config, re.compile(re.escape(topic)), named=topic)
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from bridge.cli.exits import Exit
+from tests.bridge.cli.conftest import Command
 from tests.bridge.history.actors.audit_events import answered, audit_event, line
 from tests.kit.certificates import Authority
 from tests.kit.commands import in_a_process
@@ -111,3 +112,22 @@ def test_another_programs_file_is_not_appended_to(log: Path) -> None:
     ended = in_a_process("actors", str(log), "--to", str(log), "--no-follow")
     assert ended.code == Exit.CONFIG
     assert "is no file of actors" in ended.err
+
+
+async def test_properties_without_brokers_are_refused(tmp_path: Path, command: Command) -> None:
+    (properties := tmp_path / "kafka.properties").write_text("sasl.password=hunter2\n")
+    words = (
+        "--topic",
+        "audit",
+        "--kafka",
+        str(properties),
+        "--to",
+        str(tmp_path / "actors.jsonl"),
+        "--cluster",
+        "prod",
+    )
+    ended = await command("actors", *words)
+    assert (ended.code, ended.err) == (
+        Exit.CONFIG,
+        f"--kafka: {properties} names no brokers (bootstrap.servers)\n",
+    )
