@@ -217,6 +217,25 @@ def why_no_path(path: Path) -> str:
     return ""
 
 
+CaFile: TypeAlias = Annotated[
+    Path | None,
+    Field(
+        description="Certificates (PEM) of the authorities to trust, in place of the system's.",
+        examples=["/run/secrets/ca.crt"],
+    ),
+]
+CertFile: TypeAlias = Annotated[
+    Path | None, Field(description="The certificate (PEM) to show to the server.", examples=["/run/secrets/tls.crt"])
+]
+KeyFile: TypeAlias = Annotated[
+    Path | None,
+    Field(
+        description="The private key (PEM) of cert_file, if that file does not hold it.",
+        examples=["/run/secrets/tls.key"],
+    ),
+]
+
+
 def each_once(what: str) -> AfterValidator:
     """For a list: no item may be in it twice. ``what``: an item, in the message."""
 

@@ -15,7 +15,7 @@ from pydantic import BeforeValidator, Field, PlainSerializer, WithJsonSchema
 
 from bridge.model.primitives.network import host_and_port
 from config.rules import Given, Rule, Ruled, needs
-from config.values import HOST, PORT, Duration, Flag, Matching, Names, Section, Size
+from config.values import HOST, PORT, CaFile, Duration, Flag, Matching, Names, Section, Size
 
 # ── State ────────────────────────────────────────────────────────────────────
 
@@ -191,11 +191,7 @@ class TracingSettings(Section):
         default=0.01,
         description="The share of batches that are traced.",
     )
-    ca_file: Path | None = Field(
-        default=None,
-        description="Certificates (PEM) of the authorities to trust, in place of the system's.",
-        examples=["/run/secrets/ca.crt"],
-    )
+    ca_file: CaFile = None
     cert_file: Path | None = Field(
         default=None, description="The certificate (PEM) to show to the collector.", examples=["/run/secrets/tls.crt"]
     )

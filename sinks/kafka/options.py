@@ -16,7 +16,7 @@ from pydantic import Field, field_validator
 from bridge.model.primitives.network import is_loopback
 from bridge.model.primitives.shard import Shard, ShardBy
 from config.rules import AnyOf, Condition, Contains, Given, HasName, Is, Not, Rule, needs, together
-from config.values import HOST, PORT, Between, Count, Duration, Flag, Matching, Names, Section, Size
+from config.values import HOST, PORT, Between, CaFile, CertFile, Count, Duration, Flag, Matching, Names, Section, Size
 from sinks.options import NAMES_NEED_ORDER, OBJECTS_ALONE, EventOptions
 from sinks.receipt import WrongOption
 from sinks.state import state_rules
@@ -360,14 +360,8 @@ class KafkaOptions(EventOptions):
         description="For OAUTHBEARER: SASL extensions that the brokers ask for.",
         examples=[{"logicalCluster": "lkc-1", "identityPoolId": "pool-1"}],
     )
-    ca_file: Path | None = Field(
-        default=None,
-        description="Certificates (PEM) of the authorities to trust, in place of the system's.",
-        examples=["/run/secrets/ca.crt"],
-    )
-    cert_file: Path | None = Field(
-        default=None, description="The certificate (PEM) to show to the server.", examples=["/run/secrets/tls.crt"]
-    )
+    ca_file: CaFile = None
+    cert_file: CertFile = None
     key_file: Path | None = Field(
         default=None, description="The private key (PEM) of cert_file.", examples=["/run/secrets/tls.key"]
     )

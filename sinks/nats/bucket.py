@@ -10,7 +10,7 @@ the history and then the newest record of each key to the bucket, through the sa
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from time import monotonic
 from urllib.parse import urlsplit
@@ -32,6 +32,7 @@ from sinks.nats.encode import (
     MSG_ID,
     NATS_NAMES,
     ROOM_FOR_SEQUENCE,
+    NatsEncoder,
     NatsMessage,
     escaped,
     headers_size,
@@ -59,12 +60,7 @@ class Bucket(NatsStream):
     _option = "state"
 
     def __init__(self, options: NatsOptions) -> None:
-        bucket = options.state_stream
-        self.options = options.model_copy(update={"stream": bucket, "sole_writer": False})
-        """For entries that name no number of the last one."""
-        self.fenced_options = options.model_copy(update={"stream": bucket})
-        """For entries of a leader, which name it."""
-        super().__init__(self.options, [f"$KV.{options.state}.>"])
+        super().__init__(options.model_copy(update={"stream": options.state_stream}), [f"$KV.{options.state}.>"])
         self.other_writer = OTHER_PUBLISHER_OF_BUCKET.format(options.state)
         self.expires_markers = False
         """The bucket removes the marker of a deleted key after the time that the marker names. Known after ``find``."""
@@ -72,7 +68,7 @@ class Bucket(NatsStream):
     async def find(self, connection: NatsConnection, create: CreateStream | None) -> str:
         found = await super().find(connection, create)
         with self._errors(connection):
-            info = await connection.jetstream(self.options.connect_timeout).stream_info(self.options.stream_name)
+            info = await connection.jetstream(self.options.connect_timeout).stream_info(self.name)
         if wrong := _unfit(info, self._subjects):
             raise SinkUnavailable(f"{connection.server}, bucket {self.options.state}: {wrong}")
         self.expires_markers = bool(info.config.allow_msg_ttl)
@@ -80,7 +76,7 @@ class Bucket(NatsStream):
 
     def _config(self, create: CreateStream) -> StreamConfig:
         return StreamConfig(
-            name=self.options.stream_name,
+            name=self.name,
             subjects=self._subjects,
             storage=StorageType.FILE,
             num_replicas=create.replicas,
@@ -127,18 +123,16 @@ class EntryEncoder:
         self,
         options: NatsOptions,
         cluster: str,
-        encode: Callable[[Record], NatsMessage],
-        term: Callable[[TermBegan], NatsMessage],
+        history: NatsEncoder,
     ) -> None:
-        """``encode``: a record as a message of the history. ``term``: the notice that begins a term there."""
-        self._encode_history, self._term_of_history = encode, term
+        self._history = history
         self._stream = options.state_stream
         self._subject = Template(f"$KV.{options.state}.{KEY}", cluster, key_part)
 
     def encode(self, record: Record, *, expires: bool) -> NatsMessage:
         """``expires``: the bucket may remove markers. Raises ValueError as the encoder of the history does, and when
         the key would be too long."""
-        message = self._encode_history(record)
+        message = self._history.encode(record)
         subject = self._subject.render(record)
         if len(subject) > MAX_SUBJECT:
             raise ValueError(f"its key would have {len(subject)} bytes; {MAX_SUBJECT} are the most")
@@ -148,7 +142,7 @@ class EntryEncoder:
 
     def term(self, began: TermBegan, *, expires: bool) -> NatsMessage:
         """A marker under the key of notices, which no object has: readers of the bucket take it for a deleted key."""
-        return self._marker(self._term_of_history(began), self._subject.of_notices(), expires)
+        return self._marker(self._history.term(began), self._subject.of_notices(), expires)
 
     def _marker(self, message: NatsMessage, subject: str, expires: bool) -> NatsMessage:
         return self._entry(message, subject, b"", _MARKER | (_EXPIRY if expires else {}))
@@ -185,7 +179,7 @@ async def take_over_bucket(
     try:
         await term_at_end(bucket, connection, began, last, in_doubt)
         marker = entries.term(replace(began, behind=last), expires=bucket.expires_markers)
-        return await append_all(bucket.fenced_options, bucket, connection, [marker] * MAX_MESSAGES_IN_FLIGHT, last)
+        return await append_all(bucket, connection, [marker] * MAX_MESSAGES_IN_FLIGHT, last)
     except StreamInDoubt as doubt:
         raise BucketInDoubt(str(doubt), doubt.in_doubt) from doubt
     except OtherWriter as error:
@@ -212,7 +206,7 @@ class NatsSinkWithState(NatsSink):
     def __init__(self, name: str, options: NatsOptions, *, cluster: str) -> None:
         super().__init__(name, options, cluster=cluster)
         self._bucket = Bucket(options)
-        self._entries = EntryEncoder(options, cluster, self._encoder.encode, self._encoder.term)
+        self._entries = EntryEncoder(options, cluster, self._encoder)
         self._both = StateBesideHistory(self._deliver, self._deliver_state, _key)
         self._looked_through: NatsConnection | None = None
         """The connection by which the bucket was looked at."""
@@ -277,14 +271,10 @@ class NatsSinkWithState(NatsSink):
     ) -> Receipt:
         bucket = self._bucket
         if not self._fences:
-            options, ask = bucket.options, self._context.may_send
-            return await NatsDelivery(
-                options, connection, bucket, LostDuplicates(), messages, result, may_send=ask
-            ).run()
+            ask = self._context.may_send
+            return await NatsDelivery(connection, bucket, LostDuplicates(), messages, result, may_send=ask).run()
         last, self._last_entry = self._last_entry, None  # Unknown if this is cancelled.
-        delivery = NatsDelivery(
-            bucket.fenced_options, connection, bucket, LostDuplicates(), messages, result, last, fences=True
-        )
+        delivery = NatsDelivery(connection, bucket, LostDuplicates(), messages, result, last, fences=True)
         receipt = await delivery.run()
         self._last_entry = delivery.last
         return receipt

@@ -12,7 +12,6 @@ from sinks.base import always
 from sinks.nats.connection import MAX_UNANSWERED_BYTES, NatsConnection
 from sinks.nats.encode import ROOM_FOR_SEQUENCE, NatsMessage
 from sinks.nats.exchange import LostDuplicates, MessageRejected, Numbering, PublishWindow
-from sinks.nats.options import NatsOptions
 from sinks.nats.stream import NatsStream
 from sinks.receipt import WITHHELD, BatchResult, Receipt, RetryLater, SinkUnavailable
 
@@ -106,7 +105,6 @@ class NatsDelivery:
 
     def __init__(
         self,
-        options: NatsOptions,
         connection: NatsConnection,
         stream: NatsStream,
         duplicates: LostDuplicates,
@@ -117,16 +115,16 @@ class NatsDelivery:
         fences: bool = False,
         may_send: Callable[[], bool] = always,
     ) -> None:
-        """``messages``: by index in the batch of ``result``. ``last``: the number of the last message in the stream,
-        known with ``sole_writer``. ``fences``: a message names a number that is larger than the last known one by less
-        than ``MAX_MESSAGES_IN_FLIGHT``, and none is sent behind a message of which the writer is unknown. Those in
+        """``messages``: by index in the batch of ``result``. ``last``: the number of the last message in the stream;
+        None if messages name no number. ``fences``: a message names a number that is larger than the last known one by
+        less than ``MAX_MESSAGES_IN_FLIGHT``, and none is sent behind a message of which the writer is unknown. Those in
         flight are of different objects: while a later leader takes the stream over, it may store one without those
         before it. ``may_send``: see SinkContext."""
-        if options.sole_writer and last is None:
+        if fences and last is None:
             raise ValueError("the number of the stream's last message is unknown")
-        self._options = options
         self._connection = connection
         self._stream = stream
+        self._numbers = last is not None
         self._duplicates = duplicates
         self._messages = messages
         self._result = result
@@ -139,7 +137,7 @@ class NatsDelivery:
         """Indexes of messages that are sent again with another id."""
         self._renamed: set[int] = set()
         """Those that were not sent since they have it."""
-        self.last = last if options.sole_writer else None
+        self.last = last
         """The number of the last message in the stream, as far as known."""
         self.last_stored = 0
         """The number of the newest message in the stream that an answer named; 0 before the first answer, and when the
@@ -163,14 +161,13 @@ class NatsDelivery:
             pending = self._result.sendable(index for index in pending if index not in done)
             fruitless = 0 if done else fruitless + 1
             if fruitless > _MAX_FRUITLESS:
-                failure = failure or RetryLater(_LOST_AGAIN.format(self._options.stream_name))
+                failure = failure or RetryLater(_LOST_AGAIN.format(self._stream.name))
         if failure is not None:
             self.last = None  # Messages behind a failure may be stored.
         return self._result.receipt(pending, failure)
 
     async def _exchange(self, pending: Sequence[int]) -> PublishWindow:
-        numbers = self._options.sole_writer
-        indexes = self._next(pending) if numbers else self._first_of_each_object(pending)
+        indexes = self._next(pending) if self._numbers else self._first_of_each_object(pending)
         self._renamed.difference_update(indexes)
         self._duplicates.expected = True  # Holds if this exchange is cut short.
         window = await self.publish(indexes)
@@ -201,7 +198,7 @@ class NatsDelivery:
     async def publish(self, indexes: Sequence[int]) -> PublishWindow:
         """Publishes these messages and waits for the answers. After ``ack_timeout`` without an answer the connection is
         closed: it may be half open, and a message that it still holds must not be stored behind a later attempt."""
-        connection, ack_timeout = self._connection, self._options.ack_timeout
+        connection, ack_timeout = self._connection, self._stream.options.ack_timeout
         server, clock = connection.server, asyncio.get_running_loop().time
         try:
             async with asyncio.timeout(ack_timeout) as limit:
@@ -260,7 +257,7 @@ class NatsDelivery:
             if sequence not in lost and (is_new or index in self._sent_again):
                 self._duplicates.stored(batch[index], sequence)
         again = self._duplicates.to_send_again(batch, stored, window.duplicates, lost)
-        room = ROOM_FOR_SEQUENCE if self._options.sole_writer else 0
+        room = ROOM_FOR_SEQUENCE if self._numbers else 0
         for index in again:
             self._sent_again.add(index)
             self._renamed.add(index)
@@ -274,10 +271,10 @@ class NatsDelivery:
         """Why no further exchange follows this one; None if one may. Raises SinkUnavailable."""
         if window.failure is not None:
             if window.failure.no_stream:
-                await self._stream.find(self._connection, self._options.create_stream)
+                await self._stream.find(self._connection, self._stream.options.create_stream)
                 if self._stream.created:
                     # A Gap has to be in front of the next record.
-                    return RetryLater(f"the stream {self._options.stream_name} was missing, and is created again")
+                    return RetryLater(f"the stream {self._stream.name} was missing, and is created again")
             return RetryLater(window.failure.reason)
         if window.refused is None or window.excused:
             return None

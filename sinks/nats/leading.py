@@ -26,7 +26,6 @@ from sinks.nats.connection import NatsConnection
 from sinks.nats.delivery import MAX_MESSAGES_IN_FLIGHT, NatsDelivery
 from sinks.nats.encode import LastTerm, NatsEncoder, NatsMessage
 from sinks.nats.exchange import LostDuplicates
-from sinks.nats.options import NatsOptions
 from sinks.nats.stream import NatsStream, OtherWriter
 from sinks.receipt import BatchResult, SinkUnavailable
 
@@ -42,7 +41,6 @@ class StreamInDoubt(SinkUnavailable):
 
 
 async def take_over_stream(
-    options: NatsOptions,
     stream: NatsStream,
     connection: NatsConnection,
     encoder: NatsEncoder,
@@ -72,8 +70,8 @@ async def take_over_stream(
     began = replace(began, behind=last)
     before = [encoder.before_term(began, former, number) for number in range(1, MAX_MESSAGES_IN_FLIGHT)]
     try:
-        last = await append_all(options, stream, connection, before, last)
-        return await append_all(options, stream, connection, [encoder.term(replace(began, behind=last))], last)
+        last = await append_all(stream, connection, before, last)
+        return await append_all(stream, connection, [encoder.term(replace(began, behind=last))], last)
     except OtherWriter as error:
         raise StreamInDoubt(str(error)) from error
 
@@ -92,14 +90,12 @@ async def term_at_end(
     return found
 
 
-async def append_all(
-    options: NatsOptions, stream: NatsStream, connection: NatsConnection, messages: Sequence[NatsMessage], last: int
-) -> int:
+async def append_all(stream: NatsStream, connection: NatsConnection, messages: Sequence[NatsMessage], last: int) -> int:
     """Stores all messages, in their order and with no other in between; at most ``MAX_MESSAGES_IN_FLIGHT``. ``last``:
     the number of the last message in the stream. Returns that of the last one. Raises OtherWriter and
     SinkUnavailable."""
     indexed, result = dict(enumerate(messages)), BatchResult(())
-    delivery = NatsDelivery(options, connection, stream, LostDuplicates(), indexed, result, last, fences=True)
+    delivery = NatsDelivery(connection, stream, LostDuplicates(), indexed, result, last, fences=True)
     window = await delivery.publish(range(len(messages)))
     failure = await delivery.failure_of(window)
     if failure is not None and not failure.doubted:

@@ -13,7 +13,7 @@ from pydantic import BeforeValidator, Field
 from bridge.model.primitives.network import is_loopback
 from bridge.model.primitives.shard import Shard, ShardBy
 from config.rules import AnyOf, Condition, Contains, Given, Is, NeededByDefaults, Not, Rule, needs, together
-from config.values import HOST, PORT, Between, Count, Duration, Flag, Matching, Section, Size
+from config.values import HOST, PORT, Between, CaFile, CertFile, Count, Duration, Flag, KeyFile, Matching, Section, Size
 from sinks.options import NAMES_NEED_ORDER, OBJECTS_ALONE, EventOptions
 from sinks.receipt import WrongOption
 from sinks.state import state_rules
@@ -166,19 +166,9 @@ class NatsOptions(EventOptions):
         default=None, description="A file with the password of user.", examples=["/run/secrets/password"]
     )
     token_file: Path | None = Field(default=None, description="A file with a token.", examples=["/run/secrets/token"])
-    ca_file: Path | None = Field(
-        default=None,
-        description="Certificates (PEM) of the authorities to trust, in place of the system's.",
-        examples=["/run/secrets/ca.crt"],
-    )
-    cert_file: Path | None = Field(
-        default=None, description="The certificate (PEM) to show to the server.", examples=["/run/secrets/tls.crt"]
-    )
-    key_file: Path | None = Field(
-        default=None,
-        description="The private key (PEM) of cert_file, if that file does not hold it.",
-        examples=["/run/secrets/tls.key"],
-    )
+    ca_file: CaFile = None
+    cert_file: CertFile = None
+    key_file: KeyFile = None
     inbox_prefix: Annotated[str, Matching(_dotted(f"{_PART}+"), _why_no_subject)] = Field(
         default="_INBOX",
         description="Prefix of the subjects of acknowledgements, for accounts without permission for _INBOX.>.",

@@ -117,7 +117,7 @@ class NatsSink(NamesGaps):
             return Receipt(pending=range(len(batch)), failure=error.retry_later())
         lost = ""
         if self._found is not None:
-            lost = f"stream {self._options.stream_name} {self._loss}"
+            lost = f"stream {self._stream.name} {self._loss}"
             receipt = await self._send(connection, [gap_before(batch, lost, None)])
             if receipt.pending:
                 return replace(receipt, pending=range(len(batch)))
@@ -133,7 +133,7 @@ class NatsSink(NamesGaps):
         if receipt.pending and not lost:
             rest = await self._deliver([batch[index] for index in receipt.pending])
             receipt, lost = receipt.followed_by(rest), rest.lost
-        return replace(receipt, created=f"stream {self._options.stream_name}", lost=lost)
+        return replace(receipt, created=f"stream {self._stream.name}", lost=lost)
 
     async def check(self) -> str:
         connection = await self._new_connection()
@@ -159,14 +159,15 @@ class NatsSink(NamesGaps):
             self.note_gap(batch, receipt)
             return receipt
         last, self._last = self._last, None  # Unknown if this is cancelled.
+        if self._options.sole_writer and last is None:
+            raise ValueError("the number of the stream's last message is unknown")
         delivery = NatsDelivery(
-            self._options,
             connection,
             self._stream,
             self._duplicates,
             messages,
             result,
-            last,
+            last if self._options.sole_writer else None,
             fences=self._fences,
             may_send=self._context.may_send,
         )
@@ -213,8 +214,7 @@ class NatsSink(NamesGaps):
     async def _take_over(self, connection: NatsConnection, term: TermBegan, last: int) -> int:
         """See ``leading.take_over_stream``."""
         try:
-            stream, encoder = self._stream, self._encoder
-            return await take_over_stream(self._options, stream, connection, encoder, term, last, self._in_doubt)
+            return await take_over_stream(self._stream, connection, self._encoder, term, last, self._in_doubt)
         except StreamInDoubt as doubt:
             self._in_doubt = doubt.in_doubt
             raise

@@ -168,10 +168,10 @@ class NatsStream:
     _option = "stream"
 
     def __init__(self, options: NatsOptions, subjects: list[str]) -> None:
-        self._options = options
-        self.name = self._name = options.stream_name
+        self.options = options
+        self.name = options.stream_name
         self._subjects = subjects
-        self.other_writer = OTHER_PUBLISHER_OF_STREAM.format(self._name)
+        self.other_writer = OTHER_PUBLISHER_OF_STREAM.format(self.name)
         """For the operator, when the last message of the stream is not the expected one."""
         self.created = False
         """``find`` created the stream. The sink resets this when a receipt has reported it."""
@@ -180,47 +180,47 @@ class NatsStream:
         """Finds the stream, or creates it as ``create`` says. Returns the server and the number of messages. Raises
         WrongOption, too: the stream can acknowledge no message."""
         with self._errors(connection):
-            jetstream = connection.jetstream(self._options.connect_timeout)
+            jetstream = connection.jetstream(self.options.connect_timeout)
             try:
-                info = await jetstream.stream_info(self._name)
+                info = await jetstream.stream_info(self.name)
             except NotFoundError:
                 if create is None:
                     raise NoStream(
-                        f"{connection.server} has no stream {self._name}; create it for {', '.join(self._subjects)}, or"
+                        f"{connection.server} has no stream {self.name}; create it for {', '.join(self._subjects)}, or"
                         " set create_stream"
                     ) from None
                 info = await jetstream.add_stream(self._config(create))
                 self.created = True
         if wrong := _never_acknowledges(info.config):
-            raise WrongOption(self._option, f"{connection.server}, stream {self._name}: {wrong}")
-        return f"{connection.server}, stream {self._name} with {info.state.messages} messages"
+            raise WrongOption(self._option, f"{connection.server}, stream {self.name}: {wrong}")
+        return f"{connection.server}, stream {self.name} with {info.state.messages} messages"
 
     async def look(self, connection: NatsConnection) -> str:
         """Like ``find``, but creates no stream."""
         try:
             return await self.find(connection, create=None)
         except NoStream:
-            if self._options.create_stream is None:
+            if self.options.create_stream is None:
                 raise
-            return f"{connection.server}, stream {self._name} to be created"
+            return f"{connection.server}, stream {self.name} to be created"
 
     async def describe(self, connection: NatsConnection, subject: str = "") -> StreamDescription:
         """``subject``: one whose messages are counted, too."""
         counted = msgspec.json.encode({"subjects_filter": subject}) if subject else b""
         with self._errors(connection):
-            info = f"$JS.API.STREAM.INFO.{self._name}"
-            answer = await connection.request(info, self._options.connect_timeout, counted)
+            info = f"$JS.API.STREAM.INFO.{self.name}"
+            answer = await connection.request(info, self.options.connect_timeout, counted)
             try:
                 return msgspec.json.decode(answer, type=StreamDescription)
             except msgspec.MsgspecError:
-                raise SinkUnavailable(f"{connection.server} does not describe the stream {self._name}") from None
+                raise SinkUnavailable(f"{connection.server} does not describe the stream {self.name}") from None
 
     async def term_at(self, connection: NatsConnection, sequence: int) -> LastTerm | None:
         """The term of the message with this number: 0 for one without. None if it is no number, or the stream has
         removed the message, or does not answer, as without the permission for ``$JS.API.STREAM.MSG.GET``."""
         with self._errors(connection):
             try:
-                found = await connection.jetstream(self._options.connect_timeout).get_msg(self._name, sequence)
+                found = await connection.jetstream(self.options.connect_timeout).get_msg(self.name, sequence)
             except (NotFoundError, TimeoutError):
                 return None
         return term_of(found.headers or {}, found.data or b"")
@@ -235,8 +235,8 @@ class NatsStream:
         stream.
         """
         with self._errors(connection):
-            jetstream = connection.jetstream(self._options.connect_timeout)
-            info = await jetstream.stream_info(self._name)
+            jetstream = connection.jetstream(self.options.connect_timeout)
+            info = await jetstream.stream_info(self.name)
             # Streams with work queue or interest retention delete consumed messages: a missing message is no loss.
             if info.config.retention not in (None, RetentionPolicy.LIMITS):
                 return set()
@@ -255,7 +255,7 @@ class NatsStream:
 
         async def find(sequence: int) -> None:
             try:
-                await jetstream.get_msg(self._name, sequence)
+                await jetstream.get_msg(self.name, sequence)
             except NotFoundError:
                 missing.add(sequence)
 
@@ -267,14 +267,14 @@ class NatsStream:
 
         async def find(subject: str) -> None:
             with contextlib.suppress(NotFoundError):
-                newest[subject] = (await jetstream.get_msg(self._name, subject=subject)).seq or 0
+                newest[subject] = (await jetstream.get_msg(self.name, subject=subject)).seq or 0
 
         await _in_chunks(find(subject) for subject in set(gone.values()))
         return {sequence for sequence, subject in gone.items() if newest.get(subject, 0) <= sequence}
 
     def _config(self, create: CreateStream) -> StreamConfig:
         return StreamConfig(
-            name=self._name,
+            name=self.name,
             subjects=self._subjects,
             storage=StorageType.FILE,
             num_replicas=create.replicas,
@@ -296,7 +296,7 @@ class NatsStream:
             raise SinkUnavailable(f"{server}: JetStream does not answer; is it enabled?") from error
         except (TimeoutError, nats.errors.Error) as error:
             reason = error.description if isinstance(error, APIError) else connection.reason(error)
-            raise SinkUnavailable(f"{server}: cannot look at the stream {self._name}: {reason}") from error
+            raise SinkUnavailable(f"{server}: cannot look at the stream {self.name}: {reason}") from error
 
 
 def _never_acknowledges(config: StreamConfig) -> str:

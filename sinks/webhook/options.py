@@ -26,7 +26,20 @@ from pydantic import AfterValidator, Field, model_validator
 from bridge.model.formats.content import Makes, OptionExpression
 from bridge.model.primitives.network import is_loopback
 from config.rules import Above, AnyOf, Contains, Given, Is, Not, Rule, needs, together
-from config.values import HOST, PORT, Between, Count, Duration, Matching, Names, Section, Size
+from config.values import (
+    HOST,
+    PORT,
+    Between,
+    CaFile,
+    CertFile,
+    Count,
+    Duration,
+    KeyFile,
+    Matching,
+    Names,
+    Section,
+    Size,
+)
 from sinks.options import EventOptions, Format
 
 # ── Types of options ─────────────────────────────────────────────────────────
@@ -445,19 +458,9 @@ class WebhookOptions(EventOptions):
         default=Size(1024),
         description="With compression, bodies of more bytes than this are compressed.",
     )
-    ca_file: Path | None = Field(
-        default=None,
-        description="Certificates (PEM) of the authorities to trust, in place of the system's.",
-        examples=["/run/secrets/ca.crt"],
-    )
-    cert_file: Path | None = Field(
-        default=None, description="The certificate (PEM) to show to the server.", examples=["/run/secrets/tls.crt"]
-    )
-    key_file: Path | None = Field(
-        default=None,
-        description="The private key (PEM) of cert_file, if that file does not hold it.",
-        examples=["/run/secrets/tls.key"],
-    )
+    ca_file: CaFile = None
+    cert_file: CertFile = None
+    key_file: KeyFile = None
 
     allow_networks: tuple[Network, ...] | None = Field(
         default=None,
