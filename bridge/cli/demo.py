@@ -111,7 +111,7 @@ class Screen:
         """``history``: the file that the commands to try read."""
         self._console = console
         self._to_try = Text(
-            f"try in another terminal: export KUBEDELTA_HISTORY={history}\n"
+            f"try in another terminal:\nexport KUBEDELTA_HISTORY={history}\n"
             "kubedelta history deploy/web -n shop · kubedelta diff 10s now",
             "dim",
             overflow="fold",

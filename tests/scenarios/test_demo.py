@@ -91,7 +91,7 @@ def test_in_80_columns_the_summary_has_rates_and_new_resources() -> None:
 
 
 def test_the_history_that_a_demo_names_answers_while_it_runs() -> None:
-    with terminal(200, 30, "--rate", "40") as (_, screen):
+    with terminal(80, 30, "--rate", "40") as (_, screen):
         screen.read_until(r"kubedelta history deploy/web -n shop")
         screen.read_until(r"updated.*shop/web\x1b")
         named = re.search(r"export KUBEDELTA_HISTORY=(\S+?k8s.db)", COLOURS.sub("", screen.text))
