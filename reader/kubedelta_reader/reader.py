@@ -142,7 +142,8 @@ Step: TypeAlias = (
 # ── What a reader notes beside the objects ───────────────────────────────────
 
 _MOST = 1000
-"""Gaps, snapshots and resources that are noted. Beyond that the oldest gaps become one of all resources."""
+"""Gaps, snapshots and resources that are noted. Beyond that the oldest gaps become one of all resources, and others are
+forgotten."""
 _LEFT = ("unwatched", "unselected")
 _GAP, _TERM = "kubedelta.gap.v1", "kubedelta.term.began.v1"
 _BEGAN, _ENDED, _CANCELLED = (f"kubedelta.snapshot.{edge}.v1" for edge in ("began", "ended", "cancelled"))
@@ -266,7 +267,7 @@ class Reader:
             yield (Repeated if identity == known.id else Older)(key, event)
             return
         if event.epoch > self._notes.epochs.get(event.resource, 1):
-            self._notes.epochs[event.resource] = event.epoch
+            _remember(self._notes.epochs, event.resource, event.epoch)
             self._note_gap(Gap(f"epoch/{event.resource}/{event.epoch}", event.sequence, None, (event.resource,)))
             yield EpochBegan(event)
         gone = event.op == "deleted"
@@ -303,9 +304,7 @@ class Reader:
             return False
         self._noted = True
         counted, name = self._notes.counted, _part(partition, event.snapshot)
-        counted[name] = counted.get(name, 0) + 1
-        while len(counted) > _MOST:
-            del counted[next(iter(counted))]
+        _remember(counted, name, counted.get(name, 0) + 1)
         return True
 
     def _of_notice(self, event: Event, partition: str) -> Step:
@@ -394,6 +393,12 @@ class Reader:
         if self._partitioned and gap.partition is None:
             return min(proven.values(), default=-1)
         return proven.get(gap.partition or "", -1)
+
+
+def _remember(noted: dict[str, int], name: str, number: int) -> None:
+    noted[name] = number
+    if len(noted) > _MOST:
+        del noted[next(iter(noted))]
 
 
 def _part(partition: str, snapshot: str) -> str:

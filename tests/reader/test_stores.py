@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 import stat
 from pathlib import Path
+from typing import Any
 
 import pytest
-from kubedelta_reader import Event, GapFound, Reader, Repeated, SqliteStore, structured
+from kubedelta_reader import Event, GapFound, MemoryStore, Reader, Repeated, SqliteStore, structured
 
 from tests.reader.test_vectors import READER
 
@@ -78,3 +79,13 @@ def test_an_empty_file_of_others_becomes_private(tmp_path: Path) -> None:
     path.chmod(0o644)
     SqliteStore(path).close()
     assert path.stat().st_mode & 0o777 == 0o600
+
+
+def test_however_many_resources_a_stream_names_the_notes_are_bounded() -> None:
+    store = MemoryStore()
+    reader = Reader(store)
+    for number in range(1500):
+        key = f"prod/core/things-{number}/shop/a"
+        made: dict[str, Any] = {"type": "kubedelta.object.updated.v1", "op": "updated", "epoch": 2, "key": key}
+        reader.apply(Event(id=f"{number}", sequence=number, **made))
+    assert len(json.loads(store.notes())["epochs"]) == 1000
