@@ -20,6 +20,8 @@ _EPOCHS = "/epochs/"
 _MARKER = re.compile(r"/p[0-9]+$")
 _LARGEST = 2**62
 """Of every number: readers keep them in 64 bits."""
+_LONGEST = 1024
+"""Characters of what a reader notes: ids, and names of snapshots and gaps."""
 
 
 class NotAnEvent(Exception):
@@ -310,6 +312,8 @@ def _checked(event: Event) -> Event:
         raise NotAnEvent(f"the type is {event.type[:100]!r}, and no type of kubedelta")
     if not all(0 <= number <= _LARGEST for number in (event.sequence, event.epoch, event.term)):
         raise NotAnEvent("its sequence, epoch or term is no number of a bridge")
+    if any(len(text) > _LONGEST for text in (event.id, event.snapshot, event.gap)):
+        raise NotAnEvent("its id, snapshot or gap is too long for one of a bridge")
     if event.op not in CHANGES:
         return replace(event, op="")
     if event.key.count("/") != 4:

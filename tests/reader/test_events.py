@@ -23,8 +23,12 @@ def test_a_text_that_is_not_utf_8_is_no_event(vector: str, members: list[str]) -
             Record(b'%s,"%s":"\xff"}' % (line[:-1], member.encode())).event()
 
 
-@pytest.mark.parametrize("members", [{"sequence": str(2**63)}, {"sequence": "-1"}, {"epoch": 2**63}, {"epoch": -1}])
-def test_a_number_that_no_bridge_has_is_no_event(members: dict[str, object]) -> None:
+@pytest.mark.parametrize(
+    "members",
+    [{"sequence": str(2**63)}, {"sequence": "-1"}, {"epoch": 2**63}, {"epoch": -1}]
+    + [{name: "x" * 2000} for name in ("id", "snapshot", "gap")],
+)
+def test_a_number_or_a_name_that_no_bridge_has_is_no_event(members: dict[str, object]) -> None:
     record = read(READER / "vectors/31-encoded-rows.json")["given"][0]["record"]
     assert Record(json.dumps(record).encode()).event().op
 
