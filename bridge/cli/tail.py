@@ -137,6 +137,7 @@ async def _tail(
                 async for batch in batches:
                     printer.print(filter(printer.chosen, map(followed, batch)))
             if not follow:
+                printer.tell_nothing()
                 return Exit.OK
             await asyncio.sleep(POLL_EVERY)
     finally:
@@ -269,6 +270,7 @@ class Printer:
         self._as_json = as_json
         self._lines = TailLines(Colours.of_output())
         self._waits = False
+        self._has_printed = False
 
     def wait_for(self, target: str) -> None:
         if not self._waits:
@@ -278,6 +280,7 @@ class Printer:
     def print(self, records: Iterable[FollowedRecord]) -> None:
         self._waits = False
         for record in records:
+            self._has_printed = True
             if self._as_json:
                 if not record.foreign:
                     say(record.text.decode(errors="replace"))
@@ -286,6 +289,11 @@ class Printer:
         if (failed := self.chosen.failed()) is not None:
             complain(f"--where fails on {failed.resource} {failed.key}, and chooses no such record: {failed.reason}")
         flush()
+
+    def tell_nothing(self) -> None:
+        """At the end, where nothing was printed: a name may be misspelt."""
+        if not self._has_printed:
+            complain("there is no such record")
 
 
 class TailLines:

@@ -115,6 +115,12 @@ async def test_an_expression_chooses_records(command: Command, deltas: Path, whe
     assert [each["type"] for each in events if "subject" not in each] == ["kubedelta.gap.v1"], "it may be of any object"
 
 
+async def test_a_tail_that_ends_without_a_record_says_so(command: Command, tmp_path: Path) -> None:
+    await write(tmp_path / "deltas.ndjson", RECORDS)
+    ended = await command("tail", str(tmp_path / "deltas.ndjson"), "--no-follow", "--resource", "podz")
+    assert (ended.code, ended.out, ended.err) == (Exit.OK, "", "there is no such record\n")
+
+
 async def test_an_expression_that_fails_says_so_once(command: Command, deltas: Path) -> None:
     ended = await command("tail", str(deltas), "--no-follow", "--where", "object.spec.replicas > 1")
     assert ended.err.count("--where fails") == 1
