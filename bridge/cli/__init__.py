@@ -46,8 +46,9 @@ import gc
 import sys
 import traceback
 from collections.abc import Sequence
+from contextlib import suppress
 
-from bridge.cli.exits import Exit
+from bridge.cli.exits import CommandEnds, Exit
 from bridge.cli.process import shadowed
 
 
@@ -71,7 +72,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         finally:
             gc.freeze()
             gc.enable()
-        return command()
+        code = command()
+        flush()
+        return code
+    except CommandEnds as error:
+        complain(error)
+        return error.code
     except UsageError as error:
         complain(error)
         return Exit.USAGE
@@ -86,4 +92,5 @@ def main(arguments: Sequence[str] | None = None) -> int:
         complain("kubedelta: this is a bug; please report it with the lines above")
         return Exit.SOFTWARE
     finally:
-        flush()
+        with suppress(CommandEnds):
+            flush()

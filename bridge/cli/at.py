@@ -283,16 +283,17 @@ async def _serve(
     handle_signals(lambda _: ended.set())
     # The folder is a private one, and the token is nobody's but the operator's.
     with TemporaryDirectory(prefix="kubedelta-at-") as folder:
-        async with past, asyncio.TaskGroup() as tasks:
+        async with past:
             kubeconfig = Path(folder) / "kubeconfig"
             _write_kubeconfig(kubeconfig, past.url, token, certificate, namespace)
             say(f"export KUBECONFIG={kubeconfig}")
             flush()
             complain(f"the cluster as it was at {clock.now():%Y-%m-%dT%H:%M:%SZ}, read-only, until Ctrl-C")
-            playing = play and tasks.create_task(_play(history, point, namespace, past, clock))
-            await ended.wait()
-            if playing:
-                playing.cancel()
+            async with asyncio.TaskGroup() as tasks:
+                playing = play and tasks.create_task(_play(history, point, namespace, past, clock))
+                await ended.wait()
+                if playing:
+                    playing.cancel()
 
 
 def _loaded(states: Iterator[StateAt]) -> Iterator[PastObject]:

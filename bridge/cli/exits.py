@@ -20,7 +20,7 @@ class Exit(IntEnum):
     USAGE = 64
     """The command line is wrong."""
     UNAVAILABLE = 69
-    """A needed service cannot be reached, or a running bridge does not answer."""
+    """A needed service cannot be reached, a running bridge does not answer, or the output cannot be written."""
     SOFTWARE = 70
     """A bug."""
     DAMAGED = 74

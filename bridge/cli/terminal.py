@@ -17,6 +17,7 @@ from contextlib import contextmanager, suppress
 from threading import Lock
 from typing import TextIO
 
+from bridge.cli.exits import CommandEnds, Exit
 from bridge.model.change import Op
 from bridge.model.primitives.printable import escaped
 
@@ -29,13 +30,19 @@ def prepare_streams() -> None:
 
 
 def say(text: str) -> None:
-    """Prints to standard output. Raises BrokenPipeError if the reader closed the pipe."""
-    print(escaped(text, keep="\n"))
+    """Prints to standard output. Raises BrokenPipeError if the reader closed the pipe, and CommandEnds where the output
+    cannot be written, as on a full disk."""
+    say_escaped(escaped(text, keep="\n"))
 
 
 def say_escaped(text: str) -> None:
-    """Prints a text whose parts were escaped, and then coloured. Raises BrokenPipeError as ``say`` does."""
-    print(text)
+    """Prints a text whose parts were escaped, and then coloured. Raises as ``say`` does."""
+    try:
+        print(text)
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise _not_written(error) from error
 
 
 def complain(text: object) -> None:
@@ -45,12 +52,20 @@ def complain(text: object) -> None:
 
 
 def flush() -> None:
-    """Flushes standard output before the process ends. With a closed pipe the rest is discarded, since Python would
-    print an error at exit."""
+    """Flushes standard output. With a closed pipe the rest is discarded, since Python would print an error at exit.
+    Raises CommandEnds as ``say`` does."""
     try:
         sys.stdout.flush()
     except BrokenPipeError:
         discard_output()
+    except OSError as error:
+        raise _not_written(error) from error
+
+
+def _not_written(error: OSError) -> CommandEnds:
+    """What was not written is discarded, too."""
+    discard_output()
+    return CommandEnds(Exit.UNAVAILABLE, f"standard output: {error.strerror}")
 
 
 def discard_output() -> None:

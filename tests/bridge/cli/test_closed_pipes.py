@@ -1,4 +1,5 @@
-"""Whoever reads only the beginning of what a command prints has had enough: nothing else is said."""
+"""Whoever reads only the beginning of what a command prints has had enough: nothing else is said. An output that cannot
+be written is."""
 
 from __future__ import annotations
 
@@ -49,6 +50,17 @@ async def test_a_command_that_looks_at_the_state_ends_quietly(tmp_path: Path, wo
     async with await Outbox.open(tmp_path / "state", {"copy": StartPolicy.NOW}, retention=Retention(), report=discard):
         pass
     assert await asyncio.to_thread(read_no_further, *words.split(), "-c", str(path)) == (0, "")
+
+
+@pytest.mark.parametrize("words", ["schema", "sinks", "completion bash"])
+def test_an_output_that_cannot_be_written_is_told_in_one_line(words: str) -> None:
+    full = os.open("/dev/full", os.O_WRONLY)
+    with TemporaryFile() as errors:
+        process = fork_server().start(words.split(), full, errors.fileno())
+        os.close(full)
+        code = process.wait(60 * BUSY)
+        errors.seek(0)
+        assert (code, errors.read().decode()) == (69, "standard output: No space left on device\n")
 
 
 @pytest.mark.parametrize("rate", ["0", "-1", "nan", "inf", "1e9", "fast"])
