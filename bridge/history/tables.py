@@ -6,6 +6,7 @@ Bodies are packed, and for this room alone.
 
 from __future__ import annotations
 
+import fcntl
 import os
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -119,22 +120,32 @@ def _recognise(connection: apsw.Connection, path: Path, *, writable: bool) -> No
         return
     if application == _APPLICATION:
         raise NotInHistory(f"{path} has format {form}, and this version of kubedelta reads format {FORMAT}")
-    # A build may have been killed before it made the tables.
-    if not writable or connection.execute("SELECT count(*) FROM sqlite_schema").get:
+    if not writable:
         raise NotInHistory(f"{path} is no history of kubedelta")
+    # Another build may make the tables at the same time, and SQLite's locks do not cover the change to a log ahead.
+    folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(folder, fcntl.LOCK_EX)
+        if connection.pragma("application_id") != _APPLICATION:
+            _make(connection, path)
+    finally:
+        os.close(folder)
+    # A power cut may take the last transactions away, each as a whole: their records are read again.
+    connection.pragma("synchronous", "normal")
+
+
+def _make(connection: apsw.Connection, path: Path) -> None:
+    # A build may have been killed before it made the tables.
+    if connection.execute("SELECT count(*) FROM sqlite_schema").get:
+        raise NotInHistory(f"{path} is no history of kubedelta")
+    path.chmod(0o600)  # It may have been there, and empty.
     # The layout of pages has to be set before the first table exists.
     connection.pragma("auto_vacuum", "incremental")
     connection.pragma("journal_mode", "wal")
-    # A power cut may take the last transactions away, each as a whole: their records are read again.
-    connection.pragma("synchronous", "normal")
-    # The file may have been there, and empty; and another build may make the tables at the same time.
-    path.chmod(0o600)
-    connection.execute("BEGIN IMMEDIATE")
-    if connection.pragma("application_id") != _APPLICATION:
+    with connection:
         connection.execute(_TABLES)
         connection.pragma("application_id", _APPLICATION)
         connection.pragma("user_version", FORMAT)
-    connection.execute("COMMIT")
 
 
 # The columns are the key and the members of Known but the state, in their order.
