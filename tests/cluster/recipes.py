@@ -20,7 +20,7 @@ from pathlib import Path
 RECIPES = Path(__file__).parent / "recipes"
 
 VERSIONS: Mapping[str, Mapping[str, str]] = {
-    "KUBERNETES": {minor: f"kubernetes/{minor}" for minor in ("1.36", "1.35", "1.34")},
+    "KUBERNETES": {minor: f"kubernetes/{minor}" for minor in ("1.36", "1.35", "1.34", "1.33")},
     "KAFKA": {"4.1": "4.1.1", "4.4": "4.4.0", "3.9": "3.9.2"},
     "NATS": {"2.15": "", "2.14": "2.14.6", "2.12": "2.12.8"},
 }
