@@ -9,7 +9,7 @@ import msgspec
 
 from bridge.model.object import ApiObject, object_key
 
-BEYOND_ANY_STACK = 1_000_000
+BEYOND_ANY_STACK = 300_000
 """Levels that the decoder of no Python reads: 3.11 stops at 1,000, 3.12 at 10,000, and 3.14 where the stack of the
 thread ends, behind more than 100,000 in 8 MiB."""
 
