@@ -159,6 +159,7 @@ def test_a_notice_goes_without_headers_of_an_object() -> None:
         ({"wrap": '{"a": []}', "batch": 2}, "wrap makes a document of your own: set format: raw or format: row"),
         ({"wrap": '{"a": []', "batch": 2, "format": "row"}, "a JSON document with one [] is expected"),
         ({"wrap": '{"a": "[]"', "batch": 2, "format": "row"}, "a JSON document with one [] is expected"),
+        ({"wrap": '{"a": "[]"}', "batch": 2, "format": "row"}, "a JSON document with one [] is expected"),
         ({"wrap": '{"[]": []}', "batch": 2, "format": "row"}, "a JSON document with one [] is expected"),
         (
             {"wrap": "[]", "batch": 2, "format": "raw", "data": "object", "content_type": "text/x"},
