@@ -267,6 +267,9 @@ class ProgressLine(io.TextIOBase):
     def flush(self) -> None:
         self._stream.flush()
 
+    def close(self) -> None:
+        """Python calls it when the line is collected. The stream is another's, and may be closed."""
+
     def isatty(self) -> bool:
         return self._stream.isatty()
 

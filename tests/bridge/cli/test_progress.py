@@ -74,6 +74,13 @@ def test_the_line_is_drawn_not_too_often_and_goes_at_the_end() -> None:
     assert stream.getvalue().endswith("\r\x1b[2K")
 
 
+def test_a_line_that_is_collected_behind_its_stream_says_nothing() -> None:
+    stream = io.StringIO()
+    line = ProgressLine(stream)
+    stream.close()
+    line.close()
+
+
 def test_lines_of_the_log_stand_above() -> None:
     stream = Terminal()
     line = ProgressLine(stream)

@@ -18,6 +18,7 @@ from bridge.playground.objects.catalogue import Kind
 from bridge.playground.simulation import manifests
 from tests.bridge.playground.conftest import watching
 from tests.kit.deadlines import BUSY
+from tests.kit.objects import BEYOND_ANY_STACK
 
 TOKEN = "token-of-the-past"
 TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io"
@@ -264,7 +265,8 @@ async def test_numbers_beyond_64_bits_and_tokens_of_any_text_are_refused() -> No
         for query in ({"limit": "9" * 30}, {"limit": "9" * 5000}, {"resourceVersion": "9" * 5000}, {"continue": "é"}):
             assert (await http.get("/api/v1/configmaps", params=query)).status_code == 400
         reviews = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
-        for text in (b'{"spec":{"resourceAttributes":[1]}}', b'{"a":' * 5000 + b"1" + b"}" * 5000):
+        deep = b'{"a":' * BEYOND_ANY_STACK + b"1" + b"}" * BEYOND_ANY_STACK
+        for text in (b'{"spec":{"resourceAttributes":[1]}}', deep):
             answer = await http.post(reviews, content=text, headers={"Content-Type": "application/json"})
             assert answer.status_code == 400
 
