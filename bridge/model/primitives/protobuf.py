@@ -10,6 +10,8 @@ Message: TypeAlias = Mapping[int, list[int | bytes]]
 
 _FIXED_WIDTHS = {1: 8, 5: 4}
 """Wire type → bytes."""
+_LONGEST_VARINT = 10
+"""Bytes of 64 bits. A client may write as many as a body holds, each of which would take the time of all before it."""
 
 
 class MalformedMessage(ValueError):
@@ -60,11 +62,13 @@ def text_in(fields: Message, number: int) -> str:
 
 
 def _varint(serialized: bytes, at: int) -> tuple[int, int]:
-    value = shift = 0
-    while at < len(serialized):
+    value = 0
+    for shift in range(0, _LONGEST_VARINT * 7, 7):
+        if at >= len(serialized):
+            raise MalformedMessage("the message is cut short")
         byte = serialized[at]
         value |= (byte & 0x7F) << shift
-        at, shift = at + 1, shift + 7
+        at += 1
         if byte < 0x80:
             return value, at
-    raise MalformedMessage("the message is cut short")
+    raise MalformedMessage("a number has more than 64 bits")
