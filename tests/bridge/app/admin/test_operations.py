@@ -70,6 +70,14 @@ async def rejected_and_parked(world: World) -> None:
     await world.until(lambda: world.bridge.status().sinks[0].parked == 1)
 
 
+async def has_three_maps(world: World, sink: RecordingSink) -> None:
+    """Two in one namespace, one in another; the sink has them, and nothing is left to deliver."""
+    for namespace, name in (("default", "a"), ("default", "b"), ("kube-public", "c")):
+        world.cluster.create("configmaps", a_config_map(name, namespace=namespace))
+    await sink.until(lambda sink: len(sink.records) == 3)
+    await world.until(lambda: not world.bridge.status().sinks[0].backlog_records)
+
+
 def test_every_declared_command_is_carried_out() -> None:
     assert [name for name in COMMANDS if getattr(OfflineOperations, name) is getattr(AdminOperations, name)] == []
 
@@ -92,10 +100,7 @@ async def test_a_replay_takes_a_resource_by_any_of_kubectls_names(tmp_path: Path
 async def test_a_running_bridge_that_has_nothing_to_do_replays_at_once(tmp_path: Path) -> None:
     sink = RecordingSink()
     async with a_bridge(tmp_path, sink) as (world, client):
-        for namespace, name in (("default", "a"), ("default", "b"), ("kube-public", "c")):
-            world.cluster.create("configmaps", a_config_map(name, namespace=namespace))
-        await sink.until(lambda sink: len(sink.records) == 3)
-        await world.until(lambda: not world.bridge.status().sinks[0].backlog_records)
+        await has_three_maps(world, sink)
 
         some = ReplayRequest(SINK, "beginning", resource="configmaps", namespace="default")
         assert await client.replay(some) == Replayed(2, 1, 2)
@@ -112,10 +117,7 @@ async def test_a_running_bridge_that_has_nothing_to_do_replays_at_once(tmp_path:
 async def test_an_idle_bridge_begins_a_snapshot_at_once(tmp_path: Path) -> None:
     sink = RecordingSink()
     async with a_bridge(tmp_path, sink) as (world, client):
-        for namespace, name in (("default", "a"), ("default", "b"), ("kube-public", "c")):
-            world.cluster.create("configmaps", a_config_map(name, namespace=namespace))
-        await sink.until(lambda sink: len(sink.records) == 3)
-        await world.until(lambda: not world.bridge.status().sinks[0].backlog_records)
+        await has_three_maps(world, sink)
 
         begun = await client.snapshot(SnapshotRequest(SINK, "cm", "default", "object.metadata.name != 'a'"))
         assert (begun.objects, begun.resource, begun.id) == (1, "configmaps", f"snapshot/{SINK}/3/1")
