@@ -47,6 +47,16 @@ _FINAL = {
     KafkaError._UNKNOWN_PARTITION,
 }
 """Errors of a partition that remain however often it is asked: it was removed, or the right to read it is missing."""
+_PASSING = {
+    KafkaError.LEADER_NOT_AVAILABLE,
+    KafkaError.NOT_LEADER_FOR_PARTITION,
+    KafkaError.FENCED_LEADER_EPOCH,
+    KafkaError.UNKNOWN_LEADER_EPOCH,
+    KafkaError.OFFSET_NOT_AVAILABLE,
+}
+"""Errors of a partition whose leader is made or moves."""
+_RETRY = 0.1
+"""Seconds between two requests for offsets, the first of which failed by a passing error."""
 _DEFAULTS = {
     "group.id": "kubedelta-reader",  # The client asks for a name; no broker ever hears of it.
     "isolation.level": "read_committed",
@@ -185,9 +195,20 @@ class KafkaSource(Source):
 
     def _offsets(self, partitions: Iterable[_Partition], moment: int) -> dict[_Partition, int]:
         """``moment``: milliseconds since 1970, or OFFSET_BEGINNING or OFFSET_END, for which brokers have the same
-        numbers in a request for offsets (ListOffsets). One request to each broker, however many partitions it has."""
-        asked = [TopicPartition(*each, moment) for each in partitions]
-        found = self._consumer.offsets_for_times(asked, timeout=self._timeout) if asked else []
+        numbers in a request for offsets (ListOffsets). One request to each broker, however many partitions it has.
+        Where a leader is made or moves, it is asked again for ``timeout`` seconds."""
+        asked, deadline = list(partitions), time.monotonic() + self._timeout
+        while asked:
+            try:
+                return self._offsets_now([TopicPartition(*each, moment) for each in asked])
+            except KafkaException as error:
+                if error.args[0].code() not in _PASSING or time.monotonic() > deadline:
+                    raise
+            time.sleep(_RETRY)
+        return {}
+
+    def _offsets_now(self, asked: Sequence[TopicPartition]) -> dict[_Partition, int]:
+        found = self._consumer.offsets_for_times(asked, timeout=self._timeout)
         for each in found:
             if each.error is not None:
                 raise KafkaException(each.error)

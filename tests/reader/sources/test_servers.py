@@ -6,12 +6,13 @@ import asyncio
 import re
 from collections.abc import Callable, Sequence
 from functools import partial
+from typing import Any
 
 import nats
 import pytest
-from confluent_kafka import Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
-from kubedelta_reader.sources import NoDestination, Source
+from kubedelta_reader.sources import NoDestination, Source, Unavailable
 from kubedelta_reader.sources.kafka import KafkaSource
 from kubedelta_reader.sources.nats import NatsSource
 
@@ -55,6 +56,28 @@ async def test_a_source_of_kafka_goes_on_in_each_partition(kafka: Kafka, kafka_t
     await asyncio.to_thread(produce, kafka, topic, [b"4"], 1)
     assert (await rest(of_topic(kafka, topic), position))[0] == [b"4"]
     assert (await rest(of_topic(kafka, topic, partition=1)))[0] == [b"3", b"4"]
+
+
+async def test_a_source_of_kafka_waits_for_a_leader_that_moves(
+    kafka: Kafka, kafka_topic: MakeTopic, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A broker answers so between the election of a leader and the moment when it has heard of it."""
+    topic, refusals = kafka_topic(), [KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.LEADER_NOT_AVAILABLE]
+    await asyncio.to_thread(produce, kafka, topic, [b"1"])
+
+    class Electing(Consumer):
+        def offsets_for_times(self, *asked: Any, **chosen: Any) -> list[TopicPartition]:
+            if refusals:
+                raise KafkaException(KafkaError(refusals.pop()))
+            return super().offsets_for_times(*asked, **chosen)
+
+    monkeypatch.setattr("kubedelta_reader.sources.kafka.Consumer", Electing)
+    assert (await rest(of_topic(kafka, topic)))[0] == [b"1"]
+    assert not refusals
+
+    refusals.append(KafkaError.TOPIC_AUTHORIZATION_FAILED)
+    with pytest.raises(Unavailable, match="Topic authorization failed"):
+        await rest(of_topic(kafka, topic))
 
 
 async def test_a_source_of_kafka_says_what_a_retention_removed(kafka: Kafka, kafka_topic: MakeTopic) -> None:
