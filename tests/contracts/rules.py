@@ -170,16 +170,25 @@ async def the_loop_is_free() -> AsyncIterator[None]:
     assert watch.longest < STUCK, f"the event loop stood still for {watch.longest:.2f} s"
 
 
-def what_is_left() -> tuple[int, list[str], int]:
-    """Open files, threads and tasks. Threads of ``asyncio.to_thread`` are the loop's. A closed sink's thread may be
-    about to end: it counts if it stays."""
+def what_is_left() -> tuple[Counter[str], list[str], int]:
+    """Open files by what they are, threads and tasks. Threads of ``asyncio.to_thread`` are the loop's. A closed sink's
+    thread may be about to end: it counts if it stays."""
     gc.collect()
     threads = [thread for thread in threading.enumerate() if not thread.name.startswith("asyncio_")]
     for thread in threads:
         if thread.name.startswith(("sink-", "read-")):
             thread.join(10 * BUSY)
     names = sorted(thread.name for thread in threads if thread.is_alive())
-    return len(list(Path("/proc/self/fd").iterdir())), names, len(asyncio.all_tasks())
+    return open_files(), names, len(asyncio.all_tasks())
+
+
+def open_files() -> Counter[str]:
+    """How many sockets, pipes, event polls, and files of each path."""
+    found: Counter[str] = Counter()
+    for each in Path("/proc/self/fd").iterdir():
+        with contextlib.suppress(FileNotFoundError):  # The listing itself, and what a thread has just closed.
+            found[str(each.readlink()).partition(":[")[0]] += 1
+    return found
 
 
 async def a_moment() -> None:
