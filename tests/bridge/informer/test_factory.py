@@ -18,7 +18,6 @@ from bridge.model.resource import Resource, Scope
 from bridge.model.versions.version_table import Checkpoint, VersionTable
 from bridge.telemetry.facts import Fact
 from bridge.telemetry.facts.informer import InformerStopped
-from tests.kit.deadlines import BUSY
 from tests.kit.model_ledger import ModelLedger
 from tests.kit.records import NODES, PODS
 from tests.kit.simulated_cluster import SimulatedCluster
@@ -62,7 +61,7 @@ async def test_a_library_user_lists_by_index_and_gets_events(clusters: Clusters)
     async with SharedInformerFactory(clusters) as factory:
         pods = factory.informer(PODS)
         registration = pods.handlers.add("mine", hear)
-        await factory.start().wait_synced(timeout=30 * BUSY)
+        await factory.start().wait_synced(timeout=30)
         await registration.wait_synced()
         assert [pod.name for pod in pods.lister.by_index("namespace", "shop")] == ["db", "web"]
         clusters[PODS, Scope()].delete("db")
@@ -74,7 +73,7 @@ async def test_a_library_user_lists_by_index_and_gets_events(clusters: Clusters)
 async def test_a_factory_starts_with_the_indices_it_was_given(clusters: Clusters) -> None:
     async with SharedInformerFactory(clusters, indexers={"tier": by_label("tier")}) as factory:
         pods = factory.informer(PODS)
-        await factory.start().wait_synced(timeout=30 * BUSY)
+        await factory.start().wait_synced(timeout=30)
 
         assert pods.indexer.indices == ("tier",)
         assert len(pods.lister.list("shop")) == 2
@@ -99,12 +98,12 @@ async def test_a_resource_and_scope_have_one_informer_for_all_versions(clusters:
 async def test_starting_again_starts_only_what_was_asked_for_since(clusters: Clusters) -> None:
     async with SharedInformerFactory(clusters) as factory:
         pods = factory.informer(PODS)
-        await factory.start().wait_synced(timeout=30 * BUSY)
+        await factory.start().wait_synced(timeout=30)
         nodes = factory.informer(NODES)
-        await factory.wait_synced(timeout=30 * BUSY)
+        await factory.wait_synced(timeout=30)
         assert not nodes.has_synced
 
-        await factory.start().start().wait_synced(timeout=30 * BUSY)
+        await factory.start().start().wait_synced(timeout=30)
         assert (pods.has_synced, nodes.has_synced) == (True, True)
         assert len(clusters[PODS, Scope()].requests) == 1
 
@@ -118,7 +117,7 @@ async def test_a_transform_is_chosen_by_resource(clusters: Clusters) -> None:
 
     async with SharedInformerFactory(clusters, transform=transform) as factory:
         pods, nodes = factory.informer(PODS), factory.informer(NODES)
-        await factory.start().wait_synced(timeout=30 * BUSY)
+        await factory.start().wait_synced(timeout=30)
 
         assert {pod.body for pod in pods.lister.list()} == {b"marked"}
         assert {node.body for node in nodes.lister.list()} != {b"marked"}
@@ -133,7 +132,7 @@ async def test_with_one_outlet_every_informer_delivers_there(clusters: Clusters)
     async with SharedInformerFactory(clusters, deliver=deliver) as factory:
         for resource in (PODS, NODES):
             factory.informer(resource)
-        await factory.start().wait_synced(timeout=30 * BUSY)
+        await factory.start().wait_synced(timeout=30)
 
     assert {batch.resource for batch in batches} == {PODS, NODES}
 
@@ -147,7 +146,7 @@ async def test_only_a_new_informer_starts_from_the_checkpoint(clusters: Clusters
     for _ in range(2):
         async with SharedInformerFactory(clusters, deliver=deliver, stored=ledger.stored, indexers={}) as factory:
             pods = factory.informer(PODS, Scope(), ledger.checkpoint())
-            await factory.start().wait_synced(timeout=30 * BUSY)
+            await factory.start().wait_synced(timeout=30)
             await asyncio.sleep(1)
             assert factory.informer(PODS, Scope(), Checkpoint(VersionTable(), None, None)) is pods
             assert [pod.name for pod in pods.lister.list("shop")] == ["db", "web"]
@@ -169,7 +168,7 @@ async def test_a_wait_that_times_out_names_the_missing_and_the_reasons(clusters:
         factory.start()
         factory.informer(NODES, SHOP)
         with pytest.raises(NotSyncedInTime) as raised:
-            await factory.wait_synced(timeout=30 * BUSY)
+            await factory.wait_synced(timeout=30)
 
     assert str(raised.value) == (
         "not synced after 30 s: nodes, all (nodes is forbidden); pods, namespace shop (no answer yet)"
@@ -194,7 +193,7 @@ async def test_waiting_goes_on_for_the_others_when_one_is_retired(clusters: Clus
         pods, nodes = factory.informer(PODS), factory.informer(NODES)
         factory.start()
         async with asyncio.TaskGroup() as tasks:
-            waiting = tasks.create_task(factory.wait_synced(timeout=60 * BUSY))
+            waiting = tasks.create_task(factory.wait_synced(timeout=60))
             await asyncio.sleep(1)
             await factory.remove(nodes)
             await asyncio.sleep(1)
@@ -213,14 +212,14 @@ async def test_a_removed_informer_exports_deletes_and_can_be_recreated(clusters:
 
     async with SharedInformerFactory(clusters, deliver=deliver) as factory:
         pods = factory.informer(PODS)
-        await factory.start().wait_synced(timeout=30 * BUSY)
+        await factory.start().wait_synced(timeout=30)
         await factory.remove(pods)
         assert delivered == ["added db", "added web", "deleted db", "deleted web"]
         assert factory.informers == ()
 
         again = factory.informer(PODS)
         assert again is not pods
-        await factory.start().wait_synced(timeout=30 * BUSY)
+        await factory.start().wait_synced(timeout=30)
         assert delivered[4:] == ["added db", "added web"]
 
 
@@ -244,7 +243,7 @@ async def test_what_was_read_is_delivered_before_the_factory_ends(
 
     async with SharedInformerFactory(clusters, report=facts.append) as factory:
         factory.informer(PODS).handlers.add("slow", slow)
-        await factory.start().wait_synced(timeout=30 * BUSY)
+        await factory.start().wait_synced(timeout=30)
         await end(factory)  # type: ignore[misc]
 
     assert delivered == ["added db", "added web"]
