@@ -237,9 +237,10 @@ class Connections:
     loses them to the newcomer of another address, and a probe, which sends its request at once, is answered. A client
     is an IPv4 address, or the /64 network of an IPv6 address.
 
-    **Duration.** A connection has ten seconds for its handshake and its whole request. Making the answer may take any
-    time. While bytes of it wait, the client takes 64 KiB of them in every twenty seconds, or the rest; this holds for
-    parts of a stream, and for the last bytes before the close. A client that does not is cut.
+    **Duration.** A connection has ten seconds for its handshake and its whole request, and, where it is kept, for each
+    further one. Making the answer may take any time. While bytes of it wait, the client takes 64 KiB of them in every
+    twenty seconds, or the rest; this holds for parts of a stream, and for the last bytes before the close. A client
+    that does not is cut.
     """
 
     def __init__(
@@ -319,6 +320,12 @@ class Connection(asyncio.Protocol):
         self._taking: asyncio.TimerHandle | None = None
         """The next look at how much the client has taken, while bytes wait."""
 
+    def await_request(self) -> None:
+        """The first, or another behind a whole answer that was written: its deadline begins."""
+        self.answers = False
+        loop = asyncio.get_running_loop()
+        self._request = loop.call_later(REQUEST_SECONDS, self._connections.cut, self, CutReason.SLOW)
+
     def answer(self) -> None:
         """The whole request has come: the deadline for it ends."""
         self.answers = True
@@ -335,12 +342,11 @@ class Connection(asyncio.Protocol):
         self.transport = cast("asyncio.Transport", transport)
         peer = transport.get_extra_info("peername")
         self.client = client_of(peer[0]) if isinstance(peer, tuple) else ""
-        loop = asyncio.get_running_loop()
-        self._request = loop.call_later(REQUEST_SECONDS, self._connections.cut, self, CutReason.SLOW)
+        self.await_request()
         if self._tls is not None:
             # As create_server(ssl=…) does, which tells nobody of a connection before its handshake has ended.
             self._above = SSLProtocol(
-                loop,
+                asyncio.get_running_loop(),
                 self.protocol,
                 self._tls,
                 None,  # type: ignore[arg-type]  # nobody waits for the handshake

@@ -7,6 +7,7 @@ import logging
 import socket
 import ssl
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import AsyncExitStack, suppress
 from datetime import UTC, datetime
 from random import Random
 from typing import Self
@@ -17,6 +18,7 @@ from aiohttp.http import RawRequestMessage
 from aiohttp.http_exceptions import HttpProcessingError
 from aiohttp.web_protocol import RequestHandler
 
+from bridge.http.listener import Bounds, Connections
 from bridge.playground.http.front import LARGEST_BODY, Front, PlaygroundSettings, SeenRequest
 from bridge.playground.http.streams import Faults, OpenWatches
 from bridge.playground.objects.builtin import BUILT_IN
@@ -26,8 +28,11 @@ from bridge.playground.objects.state import State
 from bridge.playground.objects.store import ObjectStore, StoreSnapshot
 from bridge.playground.objects.validation import Precondition
 from bridge.playground.objects.writes import Writes
+from bridge.telemetry.facts import discard
 
 NAMESPACES = ("default", "kube-node-lease", "kube-public", "kube-system")
+_BOUNDS = Bounds(all=500, of_a_client=500)
+"""A process may have 1024 files open by default. Each watch has a connection of its own."""
 
 
 class _OfHandlers(logging.Filter):
@@ -73,7 +78,8 @@ class ApiServer:
         """The last requests, oldest first."""
         self._port = port
         self._tls = tls
-        self._runner: web.ServerRunner | None = None
+        self._connections: Connections
+        self._listening = AsyncExitStack()
 
     @property
     def url(self) -> str:
@@ -87,27 +93,35 @@ class ApiServer:
         await self._close()
 
     async def _listen(self) -> None:
-        self._runner = web.ServerRunner(
-            # handler_cancellation: without it, the watch of a client that is gone goes on until its timeout.
-            web.Server(
-                self._front.handle,
-                request_factory=_request,
-                handler_cancellation=True,
-                access_log=None,
-                logger=_LOGGER,
-            ),
-            shutdown_timeout=0.1,
+        # handler_cancellation: without it, the watch of a client that is gone goes on until its timeout.
+        http = web.Server(
+            self._answer, request_factory=_request, handler_cancellation=True, access_log=None, logger=_LOGGER
         )
-        await self._runner.setup()
+        self._connections = Connections("playground", http, bounds=_BOUNDS, report=discard, tls=self._tls)
+        self._listening.callback(self._connections.close)
+        self._listening.push_async_callback(http.shutdown, 0.1)
         bound = bound_to(self._port)
         self._port = bound.getsockname()[1]
-        await web.SockSite(self._runner, bound, backlog=1024, ssl_context=self._tls).start()
+        loop = asyncio.get_running_loop()
+        listening = await loop.create_server(self._connections.accept, sock=bound, backlog=1024)
+        self._listening.callback(listening.close)
+
+    async def _answer(self, request: web.BaseRequest) -> web.StreamResponse:
+        """Sends the answer whole, so that the connection knows when the next request is due."""
+        connection = self._connections.of(request.protocol)
+        if connection is None:
+            return web.Response()  # It was cut a moment ago.
+        connection.answer()
+        response = await self._front.handle(request)
+        with suppress(ConnectionError):
+            await response.prepare(request)
+            await response.write_eof()
+            connection.await_request()
+        return response
 
     async def _close(self) -> None:
         self._drop_watches()
-        if self._runner:
-            await self._runner.cleanup()
-            self._runner = None
+        await self._listening.aclose()
 
     def _drop_watches(self) -> None:
         for watch in self.watches.of():

@@ -16,7 +16,7 @@ from aiohttp import web
 
 from bridge.http import listener as connections
 from bridge.http.listener import Bounds, Connection, Connections, Limits, Listener
-from bridge.telemetry.facts import Fact
+from bridge.telemetry.facts import Fact, discard
 from bridge.telemetry.facts.process import AnswerFailed, ConnectionCut, CutReason
 from sinks.secret_files import tls_context
 from tests.kit.certificates import Authority
@@ -357,6 +357,23 @@ def test_a_client_takes_64_kib_in_20_seconds(rate: float, is_cut: bool) -> None:
         return line.aborted
 
     assert run_in_virtual_time(read((1 << 20) / 4_000)) is is_cut
+
+
+def test_a_connection_that_is_kept_has_10_seconds_for_the_next_request() -> None:
+    async def wait(seconds: float) -> bool:
+        kept = Connections(SERVER, asyncio.Protocol, bounds=Bounds(9, 9), report=discard)
+        connection = kept.accept()
+        assert isinstance(connection, Connection)
+        line = Line(0, 0)
+        connection.connection_made(line)
+        connection.answer()
+        await asyncio.sleep(HOUR)
+        connection.await_request()
+        await asyncio.sleep(seconds)
+        connection.connection_lost(None)
+        return line.aborted
+
+    assert [run_in_virtual_time(wait(seconds)) for seconds in (9.9, 10.1)] == [False, True]
 
 
 # ── What is answered ─────────────────────────────────────────────────────────

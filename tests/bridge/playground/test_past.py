@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import socket
 import ssl
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import ExitStack, asynccontextmanager, suppress
 from datetime import UTC, datetime
 from typing import Any
 
@@ -13,7 +15,8 @@ import httpx
 import pytest
 
 from bridge.http.certificates import self_signed
-from bridge.playground import PastCluster, PastObject, columns_of, past_kind
+from bridge.http.listener import Bounds
+from bridge.playground import PastCluster, PastObject, columns_of, past_kind, server
 from bridge.playground.objects.catalogue import Kind
 from bridge.playground.simulation import manifests
 from tests.bridge.playground.conftest import watching
@@ -275,3 +278,25 @@ async def test_a_malformed_request_writes_no_traceback(caplog: pytest.LogCapture
     async with _serving() as (_, http):
         assert (await http.get("/api/v1/configmaps", params={"a": "b" * 9000})).status_code == 400
     assert caplog.records == []
+
+
+async def test_silent_connections_keep_nobody_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(server, "_BOUNDS", Bounds(all=4, of_a_client=4))
+    loop = asyncio.get_running_loop()
+    async with _serving(_pod("a", "90")) as (past, http):
+        with ExitStack() as opened:
+            async with watching(http, "/api/v1/pods", resourceVersion="90") as stream:
+                assert (await http.get("/api/v1/pods")).status_code == 200  # Its connection is kept, and silent.
+                silent = [opened.enter_context(socket.socket()) for _ in range(20)]
+                for each in silent:
+                    each.setblocking(False)
+                    await loop.sock_connect(each, ("127.0.0.1", int(past.url.rpartition(":")[2])))
+                async with asyncio.timeout(20 * BUSY):
+                    for each in silent[:17]:
+                        with suppress(ConnectionResetError):
+                            assert await loop.sock_recv(each, 1) == b""
+                with pytest.raises(BlockingIOError):
+                    silent[17].recv(1)
+                past.change(_pod("b", "91"))
+                assert await stream.sent() == ("ADDED", "b")
+                assert (await http.get("/api/v1/pods")).status_code == 200
