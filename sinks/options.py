@@ -80,8 +80,8 @@ class RowSettings(Section):
 
     object: RowObject = Field(
         default=RowObject.JSON,
-        description="The column object, with the state after the change. json: a JSON object. string: a text with "
-        "JSON in it, for engines without nested columns. none: no such column.",
+        description="The column object, with the state after the change. json: a JSON object. string: JSON as a text, "
+        "for engines without nested columns. none: no such column.",
     )
 
 
@@ -91,16 +91,15 @@ class EventOptions(SinkOptions):
     format: Format = Field(
         default=Format.CLOUDEVENTS,
         description="cloudevents: the object after the change as the data of a CloudEvent. envelope: the form of "
-        "Debezium's change events. row: a flat JSON object for tables that keep the newest row of each object. "
-        "raw: the object alone.",
+        "Debezium's change events. row: a flat JSON object, for tables with the newest row of each object. raw: the "
+        "object alone.",
     )
     include: Annotated[tuple[Include, ...], AfterValidator(_each_once), Field(min_length=1)] | None = Field(
         default=None,
         json_schema_extra={"uniqueItems": True},
-        description="With format envelope or row: further members or columns; null where the state before is "
-        "unknown. before: the object before the change. patch: a JSON Merge Patch (RFC 7396). json_patch: a JSON "
-        "Patch (RFC 6902). changed: the paths that differ. managers: the field managers that changed something; of "
-        "a new object all.",
+        description="With format envelope or row: further members or columns, null where the state before is unknown. "
+        "before: that state. patch: a JSON Merge Patch (RFC 7396). json_patch: a JSON Patch (RFC 6902). changed: "
+        "the paths that differ. managers: the field managers that changed something; of a new object all.",
         examples=[["before", "changed"]],
     )
     row: RowSettings | None = Field(
@@ -108,10 +107,9 @@ class EventOptions(SinkOptions):
     )
     data: Expression | None = Field(
         default=None,
-        description="A CEL expression that makes the data of an object's event: a map, a list or a text; with "
-        "format raw the whole message. Names: object, oldObject (null where unknown), op, evidence, time, changed "
-        "(the changed paths), resource, cluster. A record on which it fails becomes a dead letter. It needs the "
-        "extra kubedelta[cel].",
+        description="A CEL expression that makes the data of an object's event: a map, a list or a text; with format "
+        "raw the whole message. Names: object, oldObject (null where unknown), op, evidence, time, changed (paths), "
+        "resource, cluster. A record on which it fails becomes a dead letter. It needs kubedelta[cel].",
         examples=["{'text': object.metadata.name + ' was ' + op}"],
     )
 

@@ -58,15 +58,15 @@ class ClusterSettings(Section):
     """The API server, and the bridge's credentials for it."""
 
     name: ClusterName = Field(
-        description="The cluster's name in every event (source: /clusters/<name>). Under another name, every "
-        "object is a new object to consumers.",
+        description="The cluster's name in every event (source: /clusters/<name>). Under another name, every object "
+        "is new to consumers.",
         examples=["prod-eu1"],
     )
     kubeconfig: Path | None = Field(
         default=None,
-        description="A kubeconfig file. Without it, and without context and server: the pod's service account, "
-        "else the files of KUBECONFIG, else ~/.kube/config. It is read again when it changes; another server in it "
-        "needs a restart.",
+        description="A kubeconfig file, which is read again when it changes; another server in it needs a restart. "
+        "Without it, and without context and server: the pod's service account, else the files of KUBECONFIG, else "
+        "~/.kube/config.",
         examples=["~/.kube/config"],
     )
     context: str | None = Field(
@@ -77,8 +77,8 @@ class ClusterSettings(Section):
     )
     server: Server | None = Field(
         default=None,
-        description="The API server's address. Without kubeconfig and context, the bridge sends no credentials "
-        "beside token_file: right for `kubectl proxy`. Beside kubeconfig or context it replaces their address.",
+        description="The API server's address, in place of that of kubeconfig or context. Without these, the bridge "
+        "sends no credentials beside token_file: right for `kubectl proxy`.",
         examples=["http://127.0.0.1:8001"],
     )
     token_file: Path | None = Field(
@@ -100,14 +100,13 @@ class ElectionSettings(Section):
 
     enabled: Flag = Field(
         default=False,
-        description="The holder of the Lease delivers; the others follow it, and one of them takes over when it "
-        "ends. Each needs a state.directory of its own, and the same redaction.key_file (or one that the other "
-        "names in redaction.former_key_files).",
+        description="The holder of the Lease delivers; the others follow it, and one of them takes over when it ends. "
+        "Each needs a state.directory of its own, and a redaction key in common.",
     )
     lease: LeaseName = Field(
         default="kubedelta",
-        description="The name of the Lease (coordination.k8s.io/v1) in the watched cluster, for the replicas of "
-        "this bridge alone. The first replica creates it.",
+        description="The name of the Lease in the watched cluster, for the replicas of this bridge alone. The first "
+        "replica creates it.",
     )
     namespace: Namespace | None = Field(
         default=None,
@@ -116,17 +115,17 @@ class ElectionSettings(Section):
     )
     identity: Identity | None = Field(
         default=None,
-        description="The name of this replica, which no other has. Without it: the host name, in a pod the pod's name.",
+        description="The name of this replica, which no other has. By default the host name, in a pod the pod's name.",
         examples=["kubedelta-0"],
     )
     lease_duration: Annotated[Duration, Between(1, 600)] = Field(
         default=Duration(15),
-        description="A follower takes the Lease when it was not renewed for so long. Rounded up to whole seconds.",
+        description="A follower takes the Lease when it was not renewed for so long, rounded up to whole seconds.",
     )
     renew_deadline: Annotated[Duration, Between(0.5, 400)] = Field(
         default=Duration(10),
         description="A leader that cannot renew the Lease for so long delivers no more. At most two thirds of "
-        "lease_duration, so that clocks may run at rates that differ by a fifth.",
+        "lease_duration, since clocks may run at different rates.",
     )
     retry_period: Annotated[Duration, Between(0.1, 60)] = Field(
         default=Duration(2),
@@ -135,12 +134,12 @@ class ElectionSettings(Section):
     port: Annotated[int, Field(ge=0, le=65_535)] = Field(
         default=8083,
         description="The port at which a leader sends its state to its followers, on the address with which it "
-        "reaches the API server. 0 takes any free port.",
+        "reaches the API server; 0 for any free one.",
     )
     ack_timeout: Annotated[Duration, Between(0.1, 60)] = Field(
         default=Duration(1),
-        description="A change is delivered when every follower in sync has it. One that does not answer for so "
-        "long is in sync no more.",
+        description="A change is delivered when every follower in sync has it. One that does not answer for so long "
+        "is not in sync any more.",
     )
 
 
@@ -159,8 +158,8 @@ class RecoverStepsSettings(Section):
         default=2000,
         ge=2,
         le=1_000_000,
-        description="Most requests after a list of a resource: one for each lost step and each changed object, "
-        "some ten for each deleted one.",
+        description="Most requests after a list: one for each lost step and each changed object, some ten for each "
+        "deleted one.",
     )
     concurrency: Count = Field(
         default=4, ge=1, le=64, description="Requests at the same time, for all resources together."
@@ -179,13 +178,13 @@ class WatchSettings(Section):
 
     silence_seconds: Annotated[Duration, Between(1)] = Field(
         default=Duration(90),
-        description="After this time without a byte, a watch is opened again at its position. The API server "
-        "sends a bookmark every minute. A second idle timeout in a row leads to a list.",
+        description="After this time without a byte, a watch is opened again at its position; after a second such "
+        "time in a row, the resource is listed. The API server sends a bookmark every minute.",
     )
     discovery_seconds: Annotated[Duration, Between(0.1)] = Field(
         default=Duration(10),
-        description="Time between two discoveries of the served resources, by which the bridge notices custom "
-        "resources that appear or go.",
+        description="Time between two discoveries of the served resources, by which custom resources that appear or "
+        "go are noticed.",
     )
     page_size: Count = Field(
         default=500,
@@ -231,13 +230,13 @@ class ShardSettings(Section):
         default=None,
         ge=0,
         lt=MOST_SHARDS,
-        description="The shard of this bridge, from 0. By default the number at the end of the pod's name "
-        "(POD_NAME, else the name of the host), modulo the number of shards: right for a StatefulSet.",
+        description="The shard of this bridge, from 0. By default the number at the end of the pod's name (POD_NAME, "
+        "else the host name), modulo the number of shards: right for a StatefulSet.",
         examples=[2],
     )
     by: ShardBy = Field(
         default=ShardBy.UID,
-        description="The field whose hash decides. uid: even shards, but an object that is created again under "
-        "its name may be in another shard, without an order between the two. namespace: all records of a name have "
-        "an order; all cluster-scoped objects are in a single shard.",
+        description="The field whose hash decides. uid: even shards, but an object that is created again under its "
+        "name may be in another shard, without an order between the two. namespace: the records of a name are in "
+        "order, and all cluster-scoped objects in one shard.",
     )

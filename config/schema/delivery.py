@@ -39,9 +39,8 @@ class SelectSettings(Section):
     )
     where: Expression | None = Field(
         default=None,
-        description="Only objects for which this CEL expression is true. Names: object, resource "
-        "(deployments.apps), cluster. An object that stops matching is delivered as deleted, one that begins to "
-        "match as added.",
+        description="Only objects for which this CEL expression is true. Names: object, resource (deployments.apps), "
+        "cluster. An object that stops matching comes as deleted, one that begins to match as added.",
         examples=["has(object.metadata.labels) && 'team' in object.metadata.labels"],
     )
     operations: Annotated[tuple[Op, ...], each_once("operation"), Field(min_length=1)] = Field(
@@ -59,8 +58,7 @@ class SelectSettings(Section):
     on_error: OnError = Field(
         default=OnError.SELECT,
         description="For an expression that fails on an object, and for a label selector where only the object's "
-        "identity is known. select: as if it were true, so that no object is lost by a mistake. skip: as if it "
-        "were false.",
+        "identity is known. select: as if it were true. skip: as if it were false.",
     )
 
 
@@ -118,41 +116,40 @@ class DeliverySettings(Section):
     start: StartPolicy = Field(
         default=StartPolicy.SNAPSHOT,
         description="Where a sink with a new name begins. snapshot: with every known object as added, between two "
-        "notices. now: with the next change. earliest: with the oldest record that the outbox has (state.retain).",
+        "notices. now: with the next change. earliest: with the oldest record in the outbox (state.retain).",
     )
     snapshot: SnapshotSettings | None = Field(
         default=None,
-        description="Snapshots by schedule: every known object of the sink once more (op: sync), between two "
-        "notices. They cost the API server nothing.",
+        description="Snapshots by schedule: every known object once more (op: sync), between two notices, at no cost "
+        "to the API server.",
         examples=[{"every": "24h"}],
     )
     max_backlog: MaxBacklogSettings = Field(
         default=MaxBacklogSettings(),
-        description="Bounds of the sink's backlog, which costs disk space but no memory; the bound that is "
-        "reached first counts.",
+        description="Bounds of the sink's backlog, which costs disk but no memory; the bound that is reached first "
+        "counts.",
     )
     when_full: WhenFull = Field(
         default=WhenFull.COMPACT,
-        description="At the bound of max_backlog. compact: the newest state of each object stays, without the "
-        "steps in between. block: the bridge stops reading from the API server, for every sink, until this one has "
-        "caught up; steps that the API server forgets meanwhile are missing. drop: a Gap record takes the place of "
-        "the backlog.",
+        description="At the bound of max_backlog. compact: only the newest state of each object stays. block: the "
+        "bridge stops reading from the API server, for every sink, until this one has caught up; steps that the API "
+        "server forgets meanwhile are missing. drop: a Gap record takes the place of the backlog.",
     )
     on_rejected: OnRejected = Field(
         default=OnRejected.PARK,
-        description="For an object's later records after the destination rejected one. park: they wait behind it "
-        "as dead letters. pass: they are delivered.",
+        description="For the later records of an object whose record was rejected. park: they wait behind it as dead "
+        "letters. pass: they are delivered.",
     )
     redact: tuple[RedactEntry, ...] = Field(
         default=(),
-        description="Values that must not leave to this sink, as in redaction.rules, for objects of every "
-        "resource; also in its dead letters.",
+        description="Values that must not leave to this sink, as in redaction.rules, for every resource; also in its "
+        "dead letters.",
         examples=[["metadata.annotations", {"paths": ["spec.template.spec.containers[*].env"], "mode": "mask"}]],
     )
     select: Select | None = Field(
         default=None,
-        description="The objects, and the steps of these objects, that this sink gets: alternatives. Without it, "
-        "the sink gets everything. After a change, it gets added and deleted for the objects that came and left.",
+        description="The objects and steps that this sink gets: alternatives. Without it, the sink gets everything. "
+        "After a change, it gets added and deleted for the objects that came and left.",
         examples=[["deployments.apps", {"resource": "events", "where": "object.type == 'Warning'"}]],
     )
     window: Count = Field(

@@ -46,8 +46,8 @@ class EncryptionSettings(Section):
     key_files: tuple[Path, ...] = Field(
         default=(),
         description="Files with keys of 32 to 4096 bytes, such as the output of `openssl rand -hex 32`, for "
-        "AES-256-GCM: new content with the key of the first file; the others are for content from before. Names, "
-        "namespaces, uids and versions stay readable. It needs kubedelta[encryption].",
+        "AES-256-GCM. The first is for new content, the others for older content. Names, namespaces, uids and "
+        "versions stay readable. It needs kubedelta[encryption].",
         examples=[["/etc/kubedelta/state-2026-11.key", "/etc/kubedelta/state-2026-05.key"]],
     )
     encrypt_new: Flag = Field(
@@ -61,26 +61,25 @@ class StateSettings(Section):
 
     directory: Path = Field(
         default=Path("state"),
-        description="Directory of the database with everything that survives a restart. It must exist, be "
-        "writable, and belong to a single bridge, on a local disk or a block volume: NFS does not keep SQLite's "
-        "locks.",
+        description="Directory of the database with everything that survives a restart. It must exist, be writable, "
+        "and belong to one bridge, on a local disk or a block volume: NFS does not keep SQLite's locks.",
         examples=["/var/lib/kubedelta"],
     )
     on_cluster_change: OnClusterChange = Field(
         default=OnClusterChange.REFUSE,
-        description="For a state of another cluster (by the uid of the namespace kube-system), such as with a "
-        "wrong kubeconfig. refuse: the bridge does not start. restart: it compares the state with this cluster, in "
-        "a new epoch.",
+        description="For a state of another cluster (by the uid of the namespace kube-system), as with a wrong "
+        "kubeconfig. refuse: the bridge does not start. restart: it compares the state with this cluster, in a new "
+        "epoch.",
     )
     retain: RetainSettings = Field(
         default=RetainSettings(),
-        description="How long records that every sink has settled are kept, for `kubedelta replay` and for sinks "
-        "that start at earliest: to the first bound; without bounds they leave at once.",
+        description="How long records that every sink has settled are kept, for `kubedelta replay` and sinks that "
+        "start at earliest: to the first bound. Without bounds they leave at once.",
     )
     forget_sinks_after: Duration = Field(
         default=Duration(7 * 86_400),
-        description="How long the backlog of a removed sink is kept, counted while the bridge runs, so that it "
-        "can go on at its cursor.",
+        description="How long the backlog of a removed sink is kept, counted while the bridge runs: if it comes back, "
+        "it goes on there.",
     )
     encryption: EncryptionSettings = Field(
         default=EncryptionSettings(),
@@ -88,8 +87,7 @@ class StateSettings(Section):
     )
     min_free_bytes: Size = Field(
         default=Size(64 * 1024**2),
-        description="While the disk has less free space than this, the bridge does not read from the API server; "
-        "sinks go on.",
+        description="While the disk has less free space, the bridge does not read from the API server; sinks go on.",
     )
 
 
@@ -147,25 +145,24 @@ class TelemetrySettings(Section):
 
     listen: ListenAddress = Field(
         default=Address("127.0.0.1", 8080),
-        description="host:port of /metrics, /healthz and /readyz. This machine alone by default, because there is "
-        "no login; in a pod 0.0.0.0:8080 (or [::]:8080), for the kubelet. Port 0 takes a free one.",
+        description="host:port of /metrics, /healthz and /readyz, which need no login. In a pod 0.0.0.0:8080 (or "
+        "[::]:8080), for the kubelet. Port 0 takes a free one.",
         examples=["0.0.0.0:8080"],
     )
     details_token_file: Path | None = Field(
         default=None,
-        description="A file with a token. Whoever sends it (Authorization: Bearer …) gets the details of "
-        "/readyz?verbose; without the option, requests from the bridge's own machine do. The file is read at each "
-        "such request.",
+        description="A file with a token, read at each request. Whoever sends it (Authorization: Bearer …) gets the "
+        "details of /readyz?verbose; without the option, requests from the bridge's own machine do.",
         examples=["/run/secrets/telemetry-token"],
     )
     log_level: LogLevel = Field(
         default=LogLevel.INFO,
-        description="The least important log line that is written. debug adds a line for each batch and each watch.",
+        description="The lowest level that is written. debug adds a line for each batch and each watch.",
     )
     log_format: LogFormat = Field(
         default=LogFormat.AUTO,
-        description="json: one object a line. console: for people. auto: console on a terminal, json elsewhere. "
-        "Logs go to standard error.",
+        description="Of the log, on standard error. json: an object a line. console: for people. auto: console on a "
+        "terminal, else json.",
     )
 
 
@@ -239,13 +236,13 @@ class PageSettings(Ruled):
 
     listen: ListenAddress | None = Field(
         default=None,
-        description="host:port of the page. Without it, there is no page. An address that other machines reach, "
-        "and a proxy on this one, need token_file. Port 0 takes a free one, which the log names.",
+        description="host:port of the page. Without it, there is none. An address that other machines reach, or a "
+        "proxy on this one, needs token_file. Port 0 takes a free one, which the log names.",
         examples=["127.0.0.1:8081"],
     )
     token_file: Path | None = Field(
         default=None,
-        description="A file with a token of at least 16 characters, for looking and changing. Without it, the "
-        "page changes nothing, and whoever reaches its address may look.",
+        description="A file with a token of at least 16 characters, for looking and changing. Without it, nothing can "
+        "be changed, and whoever reaches the address may look.",
         examples=["/run/secrets/page-token"],
     )

@@ -106,15 +106,15 @@ class RedactRuleSettings(Section):
 
     paths: tuple[MemberPath, ...] = Field(
         min_length=1,
-        description="Paths from the root of the object. * is every member of a map or every item of a list; a "
-        "name with a dot or a slash stands in quotes and brackets. A path to a map or a list covers all values in "
-        "it. A value where the path expects a map is redacted itself.",
+        description="Paths from the root of the object. * is every member of a map or item of a list; a name with a "
+        "dot or a slash stands in quotes and brackets. A path covers all values below it. A value where the path "
+        "expects a map is redacted itself.",
         examples=[["spec.keystores.*.password", "metadata.annotations['example.com/token']"]],
     )
     mode: RedactionMode = Field(
         default=RedactionMode.HMAC,
-        description="hmac: a digest, as in Secrets. remove: the value is left out, with its name; an item of a "
-        "list becomes null. mask: the text [redacted].",
+        description="hmac: a digest, as in Secrets. remove: value and name are left out; an item of a list becomes "
+        "null. mask: the text [redacted].",
     )
 
 
@@ -146,20 +146,19 @@ class ResourceSettings(Section):
     namespaces: Namespaces = Field(
         default=(),
         json_schema_extra={"uniqueItems": True},
-        description="Only these namespaces, with a watch for each; empty for all, in a single watch. Resources "
-        "without namespaces ignore it.",
+        description="Only these namespaces, with a watch for each; empty for all, in one watch. Resources without "
+        "namespaces ignore it.",
         examples=[["shop"]],
     )
     label_selector: LabelSelector = Field(
         default="",
-        description="Only objects with these labels, as for kubectl -l. An object that loses the labels is "
-        "exported as deleted.",
+        description="Only objects with these labels, as for kubectl -l. One that loses them is exported as deleted.",
         examples=["tier=web"],
     )
     field_selector: FieldSelector = Field(
         default="",
-        description="Only objects with these fields, as for kubectl --field-selector. The resource decides which "
-        "can be asked for; metadata.name and metadata.namespace always can.",
+        description="Only objects with these fields, as for kubectl --field-selector. Every resource has "
+        "metadata.name and metadata.namespace, and some have others.",
         examples=["metadata.name=web"],
     )
 
@@ -172,8 +171,8 @@ class ResourceSettings(Section):
 
     ignore_changes: tuple[MemberPath, ...] = Field(
         default=(),
-        description="An update in which nothing but these paths changed is not exported; the next exported one "
-        "has their newest values. A change of the spec also changes metadata.generation.",
+        description="An update of these paths alone is not exported; the next exported one has their newest values. A "
+        "change of the spec also changes metadata.generation.",
         examples=[["status.conditions[*].lastHeartbeatTime", "metadata.annotations['example.com/renewed-at']"]],
     )
 
@@ -226,15 +225,15 @@ class RedactionSettings(Section):
 
     key_file: Path | None = Field(
         default=None,
-        description="The key of the digests: 32 bytes at least, such as the output of `openssl rand -hex 32`. "
-        "Without the option, the bridge makes a key in state.directory, which is lost with that directory.",
+        description="The key of the digests: at least 32 bytes, such as the output of `openssl rand -hex 32`. Without "
+        "it, the bridge makes a key in state.directory, which is lost with that.",
         examples=["/run/secrets/redaction.key"],
     )
     former_key_files: tuple[Path, ...] = Field(
         default=(),
         max_length=4,
-        description="Former keys, while a key is renewed. A redacted value then has a digest under each key, that "
-        "of key_file first, with a blank in between. Name no key that others may know.",
+        description="Former keys, while a key is renewed: a redacted value has a digest under each, that of key_file "
+        "first, with a blank in between. Name no key that others may know.",
         examples=[["/run/secrets/redaction.key.2026"]],
     )
     presets: tuple[RedactionPreset, ...] = Field(

@@ -41,16 +41,16 @@ class Settings(BaseSettings):
     )
     sinks: Mapping[str, SinkSettings] = Field(
         min_length=1,
-        description="Destinations: any number, each with a type, under a name of your choice. The state keeps the "
-        "sink's cursor under its name.",
+        description="Destinations: any number, each with a type, under a name of your choice, under which the state "
+        "keeps its cursor.",
     )
     state: StateSettings = Field(
         default=StateSettings(), description="The state directory, and how long its records stay."
     )
     shard: ShardSettings | None = Field(
         default=None,
-        description="For a cluster with more changes than a process can carry: this bridge has a part of all "
-        "objects, and other bridges have the others.",
+        description="For more changes than a process can carry: this bridge has a part of all objects, and other "
+        "bridges have the others.",
         examples=[{"of": 4, "by": "uid"}],
     )
     election: ElectionSettings = Field(
@@ -59,9 +59,8 @@ class Settings(BaseSettings):
     )
     latency: Annotated[Duration, Between(0, 1)] = Field(
         default=Duration(0.01),
-        description="How long a change may wait for others, to be stored and delivered with them, which saves "
-        "CPU; twice as long while changes keep coming. A change after a pause does not wait, nor do many at once. "
-        "0: none waits.",
+        description="How long a change may wait, to be stored and delivered with others, which saves CPU; twice as "
+        "long while changes keep coming. A change after a pause does not wait, nor do many at once. 0: none waits.",
         examples=["50ms"],
     )
     redaction: RedactionSettings = Field(

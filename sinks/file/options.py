@@ -37,8 +37,8 @@ class Rotation(Ruled):
 
     bytes: Annotated[Size, Between(_SMALLEST_PART)] = Field(
         default=Size(128 * _MIB),
-        description="The file is closed before it would become larger than this (Kafka's segment.bytes). A larger "
-        "batch is written whole.",
+        description="The file is closed before it would become larger (Kafka's segment.bytes). A larger batch is "
+        "written whole.",
     )
     age: Duration = Field(
         default=Duration(0),
@@ -58,7 +58,7 @@ class Rotation(Ruled):
     retain_parts: Positive | None = Field(
         default=None,
         description="Most closed parts: beyond that, beyond retain_bytes and after retain_age, the oldest are "
-        "removed. Parts that kubedelta verify has not read, and files of others, stay.",
+        "removed, but for parts that kubedelta verify has yet to read, and files of others.",
         examples=[30],
     )
     retain_bytes: Annotated[Size, Between(_SMALLEST_PART)] | None = Field(
@@ -75,13 +75,13 @@ class Rotation(Ruled):
 
     seal: bool = Field(
         default=False,
-        description="A line in <path>.seals for each closed part, with its SHA-256 and that of the line before: "
-        "kubedelta verify --seals finds parts that were changed or taken away later.",
+        description="A line in <path>.seals for each closed part, with its SHA-256 and that of the line before: by "
+        "these, kubedelta verify --seals finds parts that were changed or taken away.",
     )
     seal_key_file: Path | None = Field(
         default=None,
-        description="A private key (whsk_ and base64, as of webhooks) that signs each seal. Whoever has it can make "
-        "seals; verify takes the public key alone.",
+        description="A private key (whsk_ and base64) that signs each seal. Whoever has it can make seals; verify "
+        "takes the public key alone.",
         examples=["/etc/kubedelta/seal/key"],
     )
 
@@ -94,26 +94,26 @@ class FileOptions(EventOptions):
     """A JSON object per line: a CloudEvent in the structured form, an envelope, a row, or an object."""
 
     path: Annotated[Path, Matching(_NAMED, 'a file is needed, or "-" for standard output')] = Field(
-        description='The file to append to; "-" is standard output. Its folder must exist. It may be a named pipe '
-        "or a device. After the file was moved away (logrotate), the sink begins a new one.",
+        description='The file to append to, whose folder must exist, or a named pipe, a device, or "-" for standard '
+        "output. After the file was moved away (logrotate), the sink begins a new one.",
         examples=["./deltas.ndjson"],
     )
     fsync: Fsync = Field(
         default=Fsync.BATCH,
         description="When a batch counts as stored. batch: when the disk has it. interval: the same, with "
-        "fsync_interval between two fsyncs. never: when the operating system has it, which survives a crash of the "
-        "bridge, but no power cut. No effect on pipes and devices.",
+        "fsync_interval between two fsyncs. never: when the operating system has it, which survives no power cut. "
+        "No effect on pipes and devices.",
     )
     fsync_interval: Annotated[Duration, Between(0.01, 10)] | None = Field(
         default=None,
-        description="With fsync interval: the least time between two fsyncs; 1s unless it is set. A batch of "
-        "1,000 records does not wait for it.",
+        description="With fsync interval: the least time between two fsyncs, by default 1s. A batch of 1,000 records "
+        "does not wait for it.",
         examples=["500ms"],
     )
     rotation: Rotation | None = Field(
         default=None,
-        description="The sink closes the file by its size and age, as a part with a name of its own. Without "
-        "rotation, the file grows until something moves it away.",
+        description="The sink closes the file by its size and age, as a part with a name of its own. Without it, the "
+        "file grows until something moves it away.",
     )
 
     rules: ClassVar[tuple[Rule, ...]] = (

@@ -165,8 +165,8 @@ class CreateTopics(Section):
     partitions: Count = Field(
         ge=1,
         le=10_000,
-        description="Partitions of each topic. When the number is changed later, keys go to other partitions, and "
-        "the order of their earlier and later records is lost.",
+        description="Partitions of each topic. After a later change, keys go to other partitions, without an order "
+        "between their earlier and later records.",
     )
     replication_factor: Count = Field(default=-1, ge=-1, le=100, description="-1 for the default of the brokers.")
 
@@ -242,14 +242,14 @@ class KafkaOptions(EventOptions):
 
     exactly_once: Flag = Field(
         default=False,
-        description="Deliver in transactions: readers with isolation.level read_committed see every record once, "
-        "through kills of the bridge and of brokers. Allow Describe and Write on transactional ids with the prefix "
+        description="Deliver in transactions: readers of committed records (isolation.level) see each once, through "
+        "kills of bridge and brokers. Allow Describe and Write on transactional ids with the prefix "
         "<cluster>/<sink>/.",
     )
     progress_topic: TopicName | None = Field(
         default=None,
-        description="The topic with the progress of sinks with exactly_once; without the option "
-        "kubedelta-progress. It must have cleanup.policy compact; sinks may share it.",
+        description="The topic with the progress of sinks with exactly_once, by default kubedelta-progress. It must "
+        "have cleanup.policy compact; sinks may share it.",
         examples=["kubedelta-progress"],
     )
 
@@ -259,9 +259,9 @@ class KafkaOptions(EventOptions):
     )
     topic: TopicTemplate = Field(
         default="k8s.{resource}",
-        description="The topic of records. Placeholders: {cluster} {group} {version} {resource} {kind} "
-        "{namespace}; characters that Kafka forbids become _. {resource} is the plural; the core group is called "
-        "core. All records of an object must be in the same topic, so there is no {name}.",
+        description="The topic of records. Placeholders: {cluster} {group} {version} {resource} {kind} {namespace}; "
+        "characters that Kafka forbids become _. {resource} is the plural; the core group is called core. An "
+        "object's records must be in one topic, so there is no {name}.",
     )
     notice_topic: TopicName | None = Field(
         default=None,
@@ -271,28 +271,27 @@ class KafkaOptions(EventOptions):
     )
     state_topic: TopicTemplate | None = Field(
         default=None,
-        description="A compacted topic with the newest record of each object, beside the history; a deleted "
-        "object has no value. Placeholders as in topic. It must have cleanup.policy compact, and no other records. "
-        "Set it with a new sink: one that has begun writes only objects that change from then on.",
+        description="A compacted topic with the newest record of each object, beside the history; a deleted object "
+        "has no value. Placeholders as in topic. It must have cleanup.policy compact, and no other records. A sink "
+        "that has begun writes only objects that change from then on, so set it with a new one.",
         examples=["k8s-state.{resource}"],
     )
     create_topics: CreateTopics | None = Field(
         default=None,
-        description="Create missing topics, a state_topic as a compacted one. Off because the owner of a topic "
-        "should decide on its partitions and its retention.",
+        description="Create missing topics, a state_topic as a compacted one. Off because the owner of a topic should "
+        "decide on partitions and retention.",
         examples=[{"partitions": 12, "replication_factor": 3}],
     )
     key: RecordKey = Field(
         default=RecordKey.OBJECT,
-        description="The key of records, which decides on their partition and on compaction. object: cluster, "
-        "group, resource, namespace and name. uid: an object that is created again under its name is another one. "
-        "namespace: all records of a namespace are in order; not for compacted topics. Change it with a new topic "
-        "only.",
+        description="The key of records, which decides on partition and compaction. object: cluster, group, resource, "
+        "namespace and name. uid: an object that is created again under its name is another one. namespace: the "
+        "records of a namespace are in order; not for compacted topics. Change it with a new topic only.",
     )
     tombstones: Flag = Field(
         default=False,
-        description="After the last state of a deleted object, also send its key without a value, so that a "
-        "compacted topic forgets the object. Off because consumers must be ready for such records.",
+        description="After the last state of a deleted object, also send its key without a value, so that a compacted "
+        "topic forgets it. Off because consumers must be ready for such records.",
     )
     compression: Compression = Field(
         default=Compression.LZ4,
@@ -305,15 +304,15 @@ class KafkaOptions(EventOptions):
     )
     too_large: WhenTooLarge = Field(
         default=WhenTooLarge.REJECT,
-        description="For a record above max_message_bytes, or one that brokers refuse for its size. reject: a "
-        "dead letter. trim: parts are left out until it fits (what include adds, annotations, status, all but the "
-        "identity); the header ce_trimmed lists them. compress: only the compressed record counts (up to 32MiB "
+        description="For a record above max_message_bytes, or one that brokers refuse for its size. reject: a dead "
+        "letter. trim: parts are left out until it fits (what include adds, annotations, status, all but the "
+        "identity), and named in the header ce_trimmed. compress: only the compressed record counts (up to 32MiB "
         "before compression).",
     )
     ack_timeout: Annotated[Duration, Between(0.001, 300)] = Field(
         default=Duration(10),
-        description="After this time without an acknowledgement, the delivery counts as failed. Records in flight "
-        "stay with the producer, which keeps trying.",
+        description="After this time without an acknowledgement, the delivery counts as failed. The producer keeps "
+        "trying.",
     )
     connect_timeout: Annotated[Duration, Between(0.001, 120)] = Field(
         default=Duration(10), description="Timeout for the first answer of a broker."
@@ -367,8 +366,8 @@ class KafkaOptions(EventOptions):
     )
     properties: Properties = Field(
         default={},
-        description="Further settings of librdkafka (see its CONFIGURATION.md). Those that have an option of "
-        "their own, or would break a guarantee, are refused.",
+        description="Further settings of librdkafka (see its CONFIGURATION.md), but for those with an option of their "
+        "own, and those that would break a guarantee.",
         examples=[{"linger.ms": 20, "broker.address.family": "v4"}],
         json_schema_extra={"allOf": [{"properties": {"partitioner": {"enum": [*KEYED_PARTITIONERS]}}}]},
     )

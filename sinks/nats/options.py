@@ -69,8 +69,8 @@ class CreateStream(Section):
     )
     duplicate_window: Annotated[Duration, Between(0.1)] = Field(
         default=Duration(600),
-        description="How long the server remembers ids, to drop duplicates: more than the longest outage that "
-        "should leave none.",
+        description="How long the server drops messages with known ids: longer than any outage that should leave no "
+        "duplicates.",
     )
 
 
@@ -103,14 +103,14 @@ class NatsOptions(EventOptions):
 
     servers: tuple[Server, ...] = Field(
         min_length=1,
-        description="Servers to connect to. The sink learns the other servers of their cluster. With ca_file or "
-        "cert_file the connection is TLS.",
+        description="Servers to connect to. The sink learns the others of their cluster. With ca_file or cert_file "
+        "the connection is TLS.",
         examples=[["nats://127.0.0.1:4222"]],
     )
     mode: DeliveryMode = Field(
         default=DeliveryMode.JETSTREAM,
-        description="jetstream: a stream stores every message. core: the server hands messages to the present "
-        "subscribers and keeps none, so at most once; the account needs permission to publish to inbox_prefix.",
+        description="jetstream: a stream stores every message. core: the server hands messages to present subscribers "
+        "and keeps none, so at most once; the account needs permission to publish to inbox_prefix.",
     )
     stream: Annotated[Stream | None, NeededByDefaults()] = Field(
         default=None,
@@ -127,21 +127,21 @@ class NatsOptions(EventOptions):
     sole_writer: Flag = Field(
         default=True,
         description="Only this sink writes into the stream. Then whole batches are in flight at once, and with an "
-        "election a former leader is refused. Set false for a shared stream: messages of an object then wait for "
-        "each other.",
+        "election a former leader is refused. false, for a shared stream: messages of an object wait for each "
+        "other.",
     )
     state: BucketName | None = Field(
         default=None,
         description="A JetStream key-value bucket with the newest message of each object, beside the stream; a "
         "deleted object is purged. The key is <cluster>.<group>.<resource>.<namespace>.<name>, each part as in a "
-        "subject, with =3A for a colon. The bucket has no other writer. Set it with a new sink: one that has begun "
-        "writes only objects that change from then on.",
+        "subject, with =3A for a colon. It has no other writer. A sink that has begun writes only objects that "
+        "change from then on, so set it with a new one.",
         examples=["k8s-state"],
     )
     create_stream: CreateStream | None = Field(
         default=None,
-        description="Create a missing stream, for the subjects above, and a missing bucket, with the same "
-        "replicas and max_bytes. Off because the owner of the stream should decide how long it keeps messages.",
+        description="Create a missing stream, for the subjects above, and a missing bucket, with the same replicas "
+        "and max_bytes. Off because the owner of a stream should decide on its retention.",
         examples=[{"replicas": 3, "max_age": "7d"}],
     )
     ack_timeout: Annotated[Duration, Between(0.001, 300)] = Field(

@@ -347,28 +347,27 @@ class WebhookOptions(EventOptions):
     data of a binary CloudEvent."""
 
     url: TemplateUrl = Field(
-        description="The URL of the POST, without user and password. With format raw or row, path and query may "
-        "have CEL expressions in braces: https://example.test/{resource}/{object.metadata.name}. Values are "
-        "percent-encoded; a record whose value is empty, or has a slash, becomes a dead letter.",
+        description="The URL of the POST, without user and password. With format raw or row, path and query may have "
+        "CEL expressions in braces: https://example.test/{resource}/{object.metadata.name}. Values are "
+        "percent-encoded; an empty one, or one with a slash, makes a dead letter.",
         examples=["https://example.test/hook"],
     )
     headers: Headers = Field(
         default={},
-        description="Public headers of every request; those that are credentials by their name belong into "
-        "header_files. A value may have CEL expressions in braces; a header whose value is empty is left out.",
+        description="Public headers of every request; credentials belong into header_files. A value may have CEL "
+        "expressions in braces; a header whose value is empty is left out.",
         examples=[{"X-Team": "shop", "X-Namespace": "{object.metadata.namespace}"}],
     )
     content_type: MediaType | None = Field(
         default=None,
-        description="With format raw, the Content-Type of the body, in place of application/json, or of "
-        "text/plain for a text. With application/x-ndjson (or another type of lines), each record, and each item "
-        "of a list, is a line.",
+        description="With format raw, the Content-Type, by default application/json, or text/plain for a text. With "
+        "application/x-ndjson (or another type of lines), each record, and each item of a list, is a line.",
         examples=["application/x-ndjson"],
     )
     header_files: HeaderFiles = Field(
         default={},
-        description="Secret headers of every request: name to a file with a single line. A changed file is read "
-        "again, as are all files below.",
+        description="Secret headers of every request: name to a file with a single line. It is read again when it "
+        "changes, as are all files below.",
         examples=[{"X-Api-Key": "/run/secrets/hook-token"}],
     )
     username: Annotated[str, Matching(r"[^\x00-\x1f\x7f:]+", "a user's name has no colon", longest=256)] | None = Field(
@@ -389,8 +388,8 @@ class WebhookOptions(EventOptions):
     )
     oauth2: OAuth2Options | None = Field(
         default=None,
-        description="Every request carries an access token by the client credentials grant of OAuth 2.0. It is "
-        "renewed before its end, and once when the endpoint answers 401.",
+        description="Every request carries an access token by the client credentials grant of OAuth 2.0, renewed "
+        "before its end, and once after a 401.",
         examples=[
             {
                 "token_url": "https://idp.example.test/oauth2/token",
@@ -420,21 +419,20 @@ class WebhookOptions(EventOptions):
         default=1,
         ge=1,
         le=200,
-        description="Most events in a request. Above 1, events are sent as application/cloudevents-batch+json, "
-        "which an endpoint must have asked for. Data with format raw are sent as a JSON array, or as lines: see "
-        "content_type.",
+        description="Most events in a request. Above 1, events are sent as application/cloudevents-batch+json, which "
+        "an endpoint must have asked for; data with format raw as a JSON array, or as lines (content_type).",
     )
     wrap: Wrap | None = Field(
         default=None,
-        description="With batch, a JSON document with one []: in that list stand the records of a request, in place of "
-        "a bare array. Other lists are not permitted.",
+        description="With batch, a JSON document with one [], in which the records of a request stand, in place of a "
+        "bare array.",
         examples=['{"streams": []}'],
     )
     expect: Annotated[str, _TEXT] | None = Field(
         default=None,
-        description="A text that is in the first 4KiB of every answer to an accepted request. An answer 2xx without it "
-        "is a refusal, as 422: for endpoints that answer 200 and refuse single records in the body. Several refused "
-        "records are sent again, each alone.",
+        description="A text in the first 4KiB of every answer that accepts: for endpoints that answer 200 and refuse "
+        "in the body. An answer 2xx without it is a refusal, as 422; several refused records are sent again, each "
+        "alone.",
         examples=['"errors":false'],
     )
     request_origin: Origin | None = Field(
@@ -445,8 +443,8 @@ class WebhookOptions(EventOptions):
     )
     rate: RateOptions | None = Field(
         default=None,
-        description="Most requests in a time; a retry is a request, too. Without the option, only concurrency and "
-        "the endpoint's own 429 bound the rate.",
+        description="Most requests in a time; a retry is one, too. Without it, concurrency and the endpoint's 429 "
+        "bound the rate.",
         examples=[{"requests": 100}],
     )
     compression: ContentEncoding = Field(
@@ -465,10 +463,9 @@ class WebhookOptions(EventOptions):
     allow_networks: tuple[Network, ...] | None = Field(
         default=None,
         max_length=100,
-        description="The networks that the sink may connect to, by the real address of each connection. Without "
-        "the option all, but not link-local addresses (169.254.0.0/16, fe80::/10) and others where clouds serve "
-        "credentials of the machine. Those need an entry of their own, such as 169.254.7.7; 0.0.0.0/0 does not "
-        "permit them.",
+        description="The networks that the sink may connect to, by the real address of each connection. By default "
+        "all, but not link-local addresses (169.254.0.0/16, fe80::/10) and others where clouds serve credentials of "
+        "the machine. Those need an entry of their own, such as 169.254.7.7; 0.0.0.0/0 does not permit them.",
         examples=[["10.0.0.0/8", "fd00::/8"]],
     )
 
