@@ -435,6 +435,14 @@ class WebhookOptions(EventOptions):
         "alone.",
         examples=['"errors":false'],
     )
+    retry_if: tuple[Annotated[str, _TEXT], ...] | None = Field(
+        default=None,
+        max_length=20,
+        description="Texts in the first 4KiB of an answer 2xx without the text of expect. With one of them, the answer "
+        "is no refusal: records were not stored because the endpoint is busy, and all of the request are sent again "
+        "later.",
+        examples=[['"status":429', '"status":503']],
+    )
     request_origin: Origin | None = Field(
         default=None,
         description="Abuse protection of CloudEvents' WebHooks: before the first delivery, the endpoint must "
@@ -492,6 +500,7 @@ class WebhookOptions(EventOptions):
             "wrap makes a document of your own: set format: raw or format: row, or leave it out",
         ),
         Rule(Given("wrap"), Not(Given("content_type")), "wrap makes application/json: leave content_type out"),
+        needs("retry_if", "expect"),
         Rule(
             Given("content_type"),
             Is("format", Format.RAW.value),

@@ -116,7 +116,7 @@ class WebhookDelivery:
             return PostFailed(RetryLater(reason, unavailable=True, doubted=True))
         result = result_of(response.status, response.retry_after, datetime.now(UTC))
         if isinstance(result, PostAccepted) and self._expect not in response.body:
-            result = PostRejected(f"answers {response.status} without what expect says", certain=False)
+            result = self._refusal(response)
         match result:
             case PostRejected() if response.status == _UNSUPPORTED and "content-encoding" in headers:
                 # Perhaps the endpoint takes the event uncompressed, so the event is not at fault.
@@ -131,6 +131,12 @@ class WebhookDelivery:
                 return PostFailed(replace(failure, reason=f"{connection.name} {failure.reason}"))
             case accepted:
                 return accepted
+
+    def _refusal(self, response: HttpResponse) -> PostResult:
+        """By an answer 2xx without what ``expect`` says."""
+        if any(text.encode() in response.body for text in self._options.retry_if or ()):
+            return PostFailed(RetryLater(f"answers {response.status} with what retry_if says"))
+        return PostRejected(f"answers {response.status} without what expect says", certain=False)
 
     async def _send(self, message: WebhookMessage) -> tuple[dict[str, str], HttpResponse]:
         """Returns the headers that were sent, and the response."""

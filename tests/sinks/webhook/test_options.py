@@ -32,6 +32,7 @@ OAUTH2 = {"token_url": "https://idp.example.test/token", "client_id": "me", "cli
         ({"headers": {"Webhook-Id": "x"}}, "the header Webhook-Id is set by the sink"),
         ({"header_files": {"ce-id": "/x"}}, "the header ce-id is set by the sink"),
         ({"key_file": "/x"}, "key_file has no effect without cert_file"),
+        ({"retry_if": ["busy"]}, "retry_if has no effect without expect"),
         ({"format": "envelope", "batch": 2}, "leave batch at 1"),
         ({"include": ["before"]}, "set format: envelope"),
         ({"headers": {"X": "1"}, "header_files": {"x": "/f"}}, "x is in headers and"),

@@ -422,6 +422,48 @@ async def test_an_answer_without_what_is_expected_refuses_single_records(receive
     assert {each.headers["accept-encoding"] for each in receiver.asked} == {"identity"}
 
 
+class Bulk:
+    """Answers as Elasticsearch's ``_bulk``: 200, with a status for each item. Later items are stored beside a refused
+    one, of the same object too."""
+
+    def __init__(self, *, read: int) -> None:
+        """``read``: items of an answer that the sink reads. The others are behind what it reads."""
+        self.refused: dict[str, int] = {}
+        """Status by id."""
+        self.stored: list[str] = []
+        self._read = read
+
+    def __call__(self, posted: Posted) -> Answer:
+        statuses = {each["id"]: self.refused.get(each["id"], 201) for each in posted.events}
+        self.stored += [id for id, status in statuses.items() if status == 201]
+        items = [b'{"index":{"status":%d}}' % status for status in statuses.values()]
+        errors = b"true" if max(statuses.values()) > 201 else b"false"
+        return Answer(200, body=b'{"errors":%b,"items":[%b' % (errors, b",".join(items[: self._read])))
+
+
+@pytest.mark.parametrize(("busy", "read"), [(0, 4), (2, 1)], ids=["at once", "each alone"])
+async def test_a_record_that_is_refused_for_now_is_sent_again_before_those_behind_it(
+    receiver: WebhookReceiver, busy: int, read: int
+) -> None:
+    batch = changes(4, keys=2)
+    receiver.answer = bulk = Bulk(read=read)
+    options = {"batch": 4, "expect": '"errors":false', "retry_if": ['"status":429', '"status":503']}
+    sink = await opened(receiver, format="row", **options)
+
+    bulk.refused = {batch[busy].id: 429, batch[1].id: 400}
+    receipt = await sink.deliver(batch)
+    assert receipt.failure is not None
+    assert "answers 200 with what retry_if says" in receipt.failure.reason
+    assert (receipt.rejected, receipt.pending[-1]) == ({}, 3)
+    bulk.refused = {batch[1].id: 400}
+    receipt = receipt.followed_by(await sink.deliver([batch[index] for index in receipt.pending]))
+    await sink.close()
+
+    assert (list(receipt.rejected), list(receipt.pending), receipt.failure) == ([1], [3], None)
+    last = {id: at for at, id in enumerate(bulk.stored)}
+    assert last[batch[0].id] < last[batch[2].id]
+
+
 async def test_a_refusal_behind_a_failed_record_is_not_reported_yet(receiver: WebhookReceiver) -> None:
     """What is in front of it would be taken for parked behind it."""
     data = OptionExpression("data", "object.kind", Makes.DATA)
