@@ -97,9 +97,9 @@ class EventOptions(SinkOptions):
     include: Annotated[tuple[Include, ...], AfterValidator(_each_once), Field(min_length=1)] | None = Field(
         default=None,
         json_schema_extra={"uniqueItems": True},
-        description="With format envelope or row: further members or columns, null where the state before is unknown. "
-        "before: that state. patch: a JSON Merge Patch (RFC 7396). json_patch: a JSON Patch (RFC 6902). changed: "
-        "the paths that differ. managers: the field managers that changed something; of a new object all.",
+        description="With format envelope or row: further members or columns. before: the object before the change. "
+        "patch: a JSON Merge Patch. json_patch: a JSON Patch. changed: the paths that differ. managers: the field "
+        "managers that changed something.",
         examples=[["before", "changed"]],
     )
     row: RowSettings | None = Field(
@@ -107,9 +107,8 @@ class EventOptions(SinkOptions):
     )
     data: Expression | None = Field(
         default=None,
-        description="A CEL expression that makes the data of an object's event: a map, a list or a text; with format "
-        "raw the whole message. Names: object, oldObject (null where unknown), op, evidence, time, changed (paths), "
-        "resource, cluster. A record on which it fails becomes a dead letter. It needs kubedelta[cel].",
+        description="A CEL expression that makes the data of an object's event, with format raw the whole message "
+        "(docs/sinks/data.md). A record on which it fails becomes a dead letter. It needs kubedelta[cel].",
         examples=["{'text': object.metadata.name + ' was ' + op}"],
     )
 

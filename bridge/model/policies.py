@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Self
 
 import msgspec
 
@@ -73,37 +72,18 @@ class RedactionMode(StrEnum):
 
 
 class RedactionPreset(StrEnum):
-    """A set of places where objects other than Secrets are known to hold credentials."""
+    """A set of places where objects other than Secrets are known to hold credentials (``transform.places``)."""
 
-    ENV = (
-        "env",
-        (
-            "in env, by the variable's name (DB_PASSWORD, but not PASSWORD_FILE) or the value's form (a URL with a "
-            "password, a token, a private key)"
-        ),
-    )
-    ARGUMENTS = "arguments", "in args and command, by the same names and forms"
-    ANNOTATIONS = (
-        "annotations",
-        "those whose last word is token; copies of the whole object (last-applied and its like) are left out",
-    )
-    BOOTSTRAP_TOKENS = (
-        "bootstrap_tokens",
-        (
-            "members whose name ends in token, with a value like abcdef.0123456789abcdef, in ConfigMaps and custom "
-            "resources"
-        ),
-    )
-    HELM_RELEASES = "helm_releases", "the data of Helm's releases in ConfigMaps"
-
-    what: str
-    """The places and the values, in the words of the option."""
-
-    def __new__(cls, value: str, what: str = "") -> Self:
-        preset = str.__new__(cls, value)
-        preset._value_ = value
-        preset.what = what
-        return preset
+    ENV = "env"
+    """In ``env``, by the variable's name or the value's form."""
+    ARGUMENTS = "arguments"
+    """In ``args`` and ``command``, by the same names and forms."""
+    ANNOTATIONS = "annotations"
+    """Those whose last word is token. Copies of the whole object are left out."""
+    BOOTSTRAP_TOKENS = "bootstrap_tokens"
+    """In ConfigMaps and custom resources, members whose name ends in token and whose value is like one."""
+    HELM_RELEASES = "helm_releases"
+    """The data of Helm's releases in ConfigMaps."""
 
 
 class RedactionRule(msgspec.Struct, frozen=True):

@@ -203,7 +203,7 @@ class WatchSettings(Section):
     ] = Field(
         default=RecoverStepsSettings(),
         description="After a watch that could not be resumed, lost steps are looked for in etcd's history, and "
-        "exported with evidence recovered; what etcd has forgotten stays relisted. false: they are not looked for.",
+        "exported with evidence recovered. false: they are not looked for.",
     )
 
 
@@ -236,7 +236,7 @@ class ShardSettings(Section):
     )
     by: ShardBy = Field(
         default=ShardBy.UID,
-        description="The field whose hash decides. uid: even shards, but an object that is created again under its "
-        "name may be in another shard, without an order between the two. namespace: the records of a name are in "
-        "order, and all cluster-scoped objects in one shard.",
+        description="The field whose hash decides. uid: even shards, but no order between an object and its successor "
+        "of the same name. namespace: the records of a name are in order, and all cluster-scoped objects in one "
+        "shard.",
     )

@@ -39,8 +39,8 @@ class SelectSettings(Section):
     )
     where: Expression | None = Field(
         default=None,
-        description="Only objects for which this CEL expression is true. Names: object, resource (deployments.apps), "
-        "cluster. An object that stops matching comes as deleted, one that begins to match as added.",
+        description="Only objects for which this CEL expression is true (docs/sinks/select.md). One that stops "
+        "matching comes as deleted, one that begins to match as added.",
         examples=["has(object.metadata.labels) && 'team' in object.metadata.labels"],
     )
     operations: Annotated[tuple[Op, ...], each_once("operation"), Field(min_length=1)] = Field(
@@ -51,8 +51,7 @@ class SelectSettings(Section):
     )
     when: Expression | None = Field(
         default=None,
-        description="Only steps for which this CEL expression is true. Further names: oldObject (null for an "
-        "added object), op, evidence. Not for consumers that keep state.",
+        description="Only steps for which this CEL expression is true. Not for consumers that keep state.",
         examples=["op != 'updated' || object.spec.replicas != oldObject.spec.replicas"],
     )
     on_error: OnError = Field(

@@ -45,9 +45,8 @@ class EncryptionSettings(Section):
 
     key_files: tuple[Path, ...] = Field(
         default=(),
-        description="Files with keys of 32 to 4096 bytes, such as the output of `openssl rand -hex 32`, for "
-        "AES-256-GCM. The first is for new content, the others for older content. Names, namespaces, uids and "
-        "versions stay readable. It needs kubedelta[encryption].",
+        description="Files with keys of 32 to 4096 bytes, such as the output of `openssl rand -hex 32`. The first is "
+        "for new content, the others for older content. It needs kubedelta[encryption].",
         examples=[["/etc/kubedelta/state-2026-11.key", "/etc/kubedelta/state-2026-05.key"]],
     )
     encrypt_new: Flag = Field(

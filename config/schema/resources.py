@@ -232,15 +232,14 @@ class RedactionSettings(Section):
     former_key_files: tuple[Path, ...] = Field(
         default=(),
         max_length=4,
-        description="Former keys, while a key is renewed: a redacted value has a digest under each, that of key_file "
-        "first, with a blank in between. Name no key that others may know.",
+        description="Former keys, while a key is renewed: each redacted value has a digest under each. Name no key "
+        "that others may know.",
         examples=[["/run/secrets/redaction.key.2026"]],
     )
     presets: tuple[RedactionPreset, ...] = Field(
         default=tuple(RedactionPreset),
-        description="Where digests replace credentials beside Secrets, in every resource. "
-        + "".join(f"{preset}: {preset.what}. " for preset in RedactionPreset)
-        + "Secrets, and kubectl's last-applied-configuration, need no preset.",
+        description="Where digests replace credentials beside Secrets, in every resource: docs/guarantees.md says what "
+        "each preset finds. Secrets, and kubectl's last-applied-configuration, need none.",
     )
     rules: tuple[RedactEntry, ...] = Field(
         default=(),

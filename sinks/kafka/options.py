@@ -242,9 +242,8 @@ class KafkaOptions(EventOptions):
 
     exactly_once: Flag = Field(
         default=False,
-        description="Deliver in transactions: readers of committed records (isolation.level) see each once, through "
-        "kills of bridge and brokers. Allow Describe and Write on transactional ids with the prefix "
-        "<cluster>/<sink>/.",
+        description="Deliver in transactions: readers of committed records see each once, through kills of bridge and "
+        "brokers. It needs further rights (docs/sinks/kafka.md).",
     )
     progress_topic: TopicName | None = Field(
         default=None,
@@ -271,9 +270,9 @@ class KafkaOptions(EventOptions):
     )
     state_topic: TopicTemplate | None = Field(
         default=None,
-        description="A compacted topic with the newest record of each object, beside the history; a deleted object "
-        "has no value. Placeholders as in topic. It must have cleanup.policy compact, and no other records. A sink "
-        "that has begun writes only objects that change from then on, so set it with a new one.",
+        description="A compacted topic with the newest record of each object, beside the history "
+        "(docs/sinks/state.md). Placeholders as in topic. It must have cleanup.policy compact, and no other "
+        "records. Set it with a new sink.",
         examples=["k8s-state.{resource}"],
     )
     create_topics: CreateTopics | None = Field(
@@ -284,9 +283,8 @@ class KafkaOptions(EventOptions):
     )
     key: RecordKey = Field(
         default=RecordKey.OBJECT,
-        description="The key of records, which decides on partition and compaction. object: cluster, group, resource, "
-        "namespace and name. uid: an object that is created again under its name is another one. namespace: the "
-        "records of a namespace are in order; not for compacted topics. Change it with a new topic only.",
+        description="The key of records, which decides on partition and compaction (docs/sinks/kafka.md): of the "
+        "object's name, its uid or its namespace. Change it with a new topic only.",
     )
     tombstones: Flag = Field(
         default=False,
@@ -304,10 +302,9 @@ class KafkaOptions(EventOptions):
     )
     too_large: WhenTooLarge = Field(
         default=WhenTooLarge.REJECT,
-        description="For a record above max_message_bytes, or one that brokers refuse for its size. reject: a dead "
-        "letter. trim: parts are left out until it fits (what include adds, annotations, status, all but the "
-        "identity), and named in the header ce_trimmed. compress: only the compressed record counts (up to 32MiB "
-        "before compression).",
+        description="For a record above max_message_bytes, or one that brokers refuse for its size "
+        "(docs/sinks/kafka.md). reject: a dead letter. trim: parts are left out until it fits. compress: only the "
+        "compressed record counts.",
     )
     ack_timeout: Annotated[Duration, Between(0.001, 300)] = Field(
         default=Duration(10),
@@ -333,10 +330,10 @@ class KafkaOptions(EventOptions):
     token_command: tuple[Annotated[str, _ARGUMENT], ...] | None = Field(
         default=None,
         min_length=1,
-        description="For OAUTHBEARER: a program and its arguments, run without a shell. It prints a JSON object "
-        "with token (or access_token), expires_at (RFC 3339, or seconds since 1970) or expires_in (seconds), and "
-        "if needed principal. It runs again after four fifths of the token's lifetime. Its standard error is "
-        "logged at level debug.",
+        description="For OAUTHBEARER: a program and its arguments, run without a shell. It prints a JSON object with "
+        "token (or access_token), expires_at (RFC 3339, or seconds since 1970) or expires_in (seconds), and if "
+        "needed principal, and runs again after four fifths of the token's lifetime. Its standard error is logged "
+        "at level debug.",
         examples=[["/opt/msk-token", "--region", "eu-central-1"]],
     )
     token_timeout: Annotated[Duration, Between(0.1, 300)] = Field(

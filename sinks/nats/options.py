@@ -132,10 +132,8 @@ class NatsOptions(EventOptions):
     )
     state: BucketName | None = Field(
         default=None,
-        description="A JetStream key-value bucket with the newest message of each object, beside the stream; a "
-        "deleted object is purged. The key is <cluster>.<group>.<resource>.<namespace>.<name>, each part as in a "
-        "subject, with =3A for a colon. It has no other writer. A sink that has begun writes only objects that "
-        "change from then on, so set it with a new one.",
+        description="A JetStream key-value bucket with the newest message of each object, beside the stream "
+        "(docs/sinks/state.md). It has no other writer. Set it with a new sink.",
         examples=["k8s-state"],
     )
     create_stream: CreateStream | None = Field(

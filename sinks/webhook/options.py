@@ -400,9 +400,9 @@ class WebhookOptions(EventOptions):
     )
     secret_file: Path | None = Field(
         default=None,
-        description="Signs every request after Standard Webhooks. The file holds a key per line: whsec_ and "
-        "base64 of 24 to 64 bytes for v1 (HMAC-SHA256), or whsk_ and base64 of an Ed25519 key (32 bytes, or 64 "
-        "with the public key) for v1a; several while a key is replaced.",
+        description="Signs every request after Standard Webhooks. The file holds a key per line: whsec_ and base64 of "
+        "24 to 64 bytes for v1 (HMAC-SHA256), or whsk_ and base64 of an Ed25519 key for v1a; several while a key is "
+        "replaced.",
         examples=["/run/secrets/hook"],
     )
     timeout: Annotated[Duration, Between(0.001, 600)] = Field(
@@ -430,9 +430,8 @@ class WebhookOptions(EventOptions):
     )
     expect: Annotated[str, _TEXT] | None = Field(
         default=None,
-        description="A text in the first 4KiB of every answer that accepts: for endpoints that answer 200 and refuse "
-        "in the body. An answer 2xx without it is a refusal, as 422; several refused records are sent again, each "
-        "alone.",
+        description="A text in the first 4KiB of every answer that accepts, for endpoints that answer 200 and refuse "
+        "in the body. An answer 2xx without it counts as 422.",
         examples=['"errors":false'],
     )
     retry_if: tuple[Annotated[str, _TEXT], ...] | None = Field(
@@ -472,8 +471,8 @@ class WebhookOptions(EventOptions):
         default=None,
         max_length=100,
         description="The networks that the sink may connect to, by the real address of each connection. By default "
-        "all, but not link-local addresses (169.254.0.0/16, fe80::/10) and others where clouds serve credentials of "
-        "the machine. Those need an entry of their own, such as 169.254.7.7; 0.0.0.0/0 does not permit them.",
+        "all, but not where clouds serve credentials of the machine (169.254.0.0/16, fe80::/10 and others): such an "
+        "address needs an entry of its own, like 169.254.7.7.",
         examples=[["10.0.0.0/8", "fd00::/8"]],
     )
 
