@@ -50,6 +50,8 @@ def actors(
         raise CommandEnds(Exit.CONFIG, error) from error
     except OSError as error:
         raise CommandEnds(Exit.CONFIG, f"--to: cannot write {to}: {error.strerror}") from error
+    if log.cut:
+        complain(f"{to}: its last line was never written whole: {counted(log.cut, 'byte')} cut off")
     collector = Collector(cluster, named, log)
     source: Source | None = None
     if audit_log is not None:

@@ -17,6 +17,7 @@ from pathlib import Path
 
 import msgspec
 from kubedelta_reader.sources.files import FileLines
+from kubedelta_reader.sources.lines import end_of_last_line
 from kubedelta_reader.sources.parts import timed_parts_of
 
 from bridge.history.actors.audit import Actor
@@ -132,7 +133,8 @@ class ActorLog:
         self._keep = keep
         self._position = path.with_name(f"{path.name}.position")
         self._file = _append_to(path)
-        self._cut_torn_line()
+        self.cut = self._cut_torn_line()
+        """Bytes of a last line that was never written whole."""
 
     def position(self) -> bytes:
         """How far the source was read, as ``save`` got it; empty at first. Raises OSError."""
@@ -187,16 +189,20 @@ class ActorLog:
         for each in parts[: max(0, len(parts) - self._keep)]:
             each.path.unlink(missing_ok=True)
 
-    def _cut_torn_line(self) -> None:
-        """That of a process which was killed: its events come again. Raises ValueError for another program's file."""
+    def _cut_torn_line(self) -> int:
+        """That of a process which was killed, or of a machine without power, which leaves zeros: its events come again.
+        Returns its bytes. Raises ValueError for another program's file."""
         with self._path.open("r+b") as file:
-            beginning = file.read(len(_BEGINNING))
-            start = file.seek(max(0, file.seek(0, os.SEEK_END) - _LONGEST_LINE))
-            end = file.read()
-            torn = end[end.rfind(b"\n") + 1 :]
-            if beginning != _BEGINNING[: len(beginning)] or not torn.startswith(_BEGINNING[: len(torn)]):
+            size = file.seek(0, os.SEEK_END)
+            end = end_of_last_line(file.fileno(), size)
+            file.seek(end)
+            torn = file.read(_LONGEST_LINE).rstrip(b"\0")
+            file.seek(0)
+            beginning = file.read(min(end, len(_BEGINNING)))
+            if not (_BEGINNING.startswith(beginning) and _BEGINNING.startswith(torn[: len(_BEGINNING)])):
                 raise ValueError(f"{self._path} is no file of actors")
-            file.truncate(start + len(end) - len(torn))
+            file.truncate(end)
+        return size - end
 
 
 def _append_to(path: Path) -> int:

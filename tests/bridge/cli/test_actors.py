@@ -43,6 +43,15 @@ def test_a_log_that_went_before_it_was_read_is_told(log: Path) -> None:
     assert "events may be missing: the rest of the file that was read last was removed" in ended.err
 
 
+def test_a_line_that_a_power_cut_left_is_cut_off_and_told(log: Path) -> None:
+    output = log.with_name("actors.jsonl")
+    output.write_bytes(bytes(4096))
+    ended = in_a_process("actors", str(log), "--to", str(output), "--no-follow")
+    assert ended.code == Exit.OK
+    assert ended.err.startswith(f"{output}: its last line was never written whole: 4096 bytes cut off\n1 actor")
+    assert len(output.read_text().splitlines()) == 1
+
+
 def test_digests_take_the_place_of_names(log: Path) -> None:
     key = log.with_name("redaction.key")
     key.write_text("ab" * 32)

@@ -101,6 +101,33 @@ async def test_actors_come_again_where_their_position_was_not_saved(tmp_path: Pa
     assert written(output) == ["audit-1", "audit-1"]
 
 
+TORN = b'{"specversion":"1.0","id":"to'
+
+
+@pytest.mark.parametrize("before", [0, 2])
+@pytest.mark.parametrize("torn", [TORN, TORN[:5], bytes(5000), bytes(5 << 20), TORN + bytes(5000)], ids=len)
+def test_what_was_never_written_whole_is_cut_off(output: Path, before: int, torn: bytes) -> None:
+    """A machine that loses its power may leave the new length of a file, and zeros in place of its content."""
+    first = ActorLog(output, largest=1 << 20, keep=3)
+    Collector("prod", str, first).add(map(event, range(before)))
+    first.close()
+    whole = output.read_bytes()
+    with output.open("ab") as file:
+        file.write(torn)
+
+    later = ActorLog(output, largest=1 << 20, keep=3)
+    later.close()
+    assert (output.read_bytes(), later.cut) == (whole, len(torn))
+
+
+@pytest.mark.parametrize("content", [bytes(9) + TORN, bytes(9) + b"\n", bytes(9) + TORN + b"\n" + TORN])
+def test_zeros_in_front_of_something_else_are_not_cut_off(output: Path, content: bytes) -> None:
+    output.write_bytes(content)
+    with pytest.raises(ValueError, match="is no file of actors"):
+        ActorLog(output, largest=1 << 20, keep=3)
+    assert output.read_bytes() == content
+
+
 def test_a_file_of_another_program_is_refused_as_it_is(output: Path) -> None:
     output.write_bytes(b"notes of mine")
     with pytest.raises(ValueError, match="is no file of actors"):
