@@ -60,7 +60,7 @@ class Settings(BaseSettings):
     latency: Annotated[Duration, Between(0, 1)] = Field(
         default=Duration(0.01),
         description="How long a change may wait, to be stored and delivered with others, which saves CPU; twice as "
-        "long while changes keep coming. After a pause, none waits; with 0, never.",
+        "long while changes keep coming. A change after a pause does not wait. 0: none waits.",
         examples=["50ms"],
     )
     redaction: RedactionSettings = Field(
