@@ -15,7 +15,7 @@ from bridge.cli.terminal import say, shortened, table
 from bridge.model.primitives.printable import escaped
 from bridge.plan.plan import Plan
 from bridge.plan.plan_from_settings import plan_of
-from bridge.plan.preflight import wrong_election, wrong_selections
+from bridge.plan.preflight import wrong_in_file
 
 _LONGEST_PATH = 120
 _EXIT_OF = {
@@ -30,7 +30,7 @@ def check(path: Path, *, offline: bool, noise: float | None) -> int:
     """Checks the file, and unless ``offline`` the machine, the cluster and the sinks. Delivers no records. ``noise``:
     seconds for which updates are watched, to find their noise; None for none."""
     plan = plan_of(load_settings(path), path)
-    if offline and (mistakes := [*wrong_election(plan), *wrong_selections(plan.sinks)]):
+    if offline and (mistakes := wrong_in_file(plan)):
         for option, reason in mistakes:
             say(str(Finding(option, CheckResult.WRONG, reason)))
         return Exit.CONFIG

@@ -36,13 +36,23 @@ _JITTER = 1.2
 
 def preflight(plan: Plan) -> Sequence[tuple[str, str]]:
     """Returns (path of the option, reason) for each mistake. Reads files; blocks."""
+    return [*wrong_on_this_machine(plan), *wrong_in_file(plan)]
+
+
+def wrong_in_file(plan: Plan) -> Sequence[tuple[str, str]]:
+    """The mistakes for which the configuration itself must change."""
+    selections = wrong_selections(plan.sinks)
+    return [*wrong_election(plan), *selections, *wrong_contents(plan.sinks), *_meetings(plan.sinks)]
+
+
+def wrong_on_this_machine(plan: Plan) -> Sequence[tuple[str, str]]:
+    """The mistakes in options that name files, whose mending may be a change of these files alone."""
     found = list(_token("telemetry.details_token_file", plan.details_token_file))
     found += _token("page.token_file", None if plan.page is None else plan.page.token_file, least=_LEAST_TOKEN)
     found += _tracing(plan.tracing)
     found += _shard(plan)
-    found += wrong_election(plan)
     found += [(f"sinks.{sink.name}.{wrong.option}", wrong.reason) for sink in plan.sinks for wrong in sink.examine()]
-    return [*found, *wrong_selections(plan.sinks), *wrong_contents(plan.sinks), *_meetings(plan.sinks)]
+    return found
 
 
 def _shard(plan: Plan) -> Iterator[tuple[str, str]]:

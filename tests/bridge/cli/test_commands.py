@@ -131,6 +131,19 @@ def test_an_offline_check_asks_nobody(tmp_path: Path, capsys: pytest.CaptureFixt
     assert capsys.readouterr().out.startswith("ok ")
 
 
+def test_an_offline_check_finds_what_ends_a_start_by_the_file_alone(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    copy = {"type": "file", "path": str(tmp_path / "deltas.ndjson")}
+    worded = {"type": "file", "path": str(tmp_path / "words"), "data": "object..name"}
+    path = a_config(tmp_path, "http://127.0.0.1:1", sinks={"copy": copy, "twin": copy, "words": worded})
+
+    assert main(["check", "--offline", "-c", str(path)]) == Exit.CONFIG
+    printed = capsys.readouterr().out
+    assert "wrong       sinks.twin: sinks.copy writes to the same" in printed
+    assert "wrong       sinks.words.data: column 8: " in printed
+
+
 def test_a_check_says_which_service_cannot_be_reached(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     port = reserve_port()
     path = a_config(tmp_path, f"http://127.0.0.1:{port}")
