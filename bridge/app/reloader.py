@@ -6,8 +6,8 @@ every three seconds.
 
 ``Reloader`` takes one order after the other. It compares the file's settings with those in effect, asks ``LiveChange``
 what the change would do, and applies it; or it refuses the change, and the former configuration stays in effect. A
-refusal that the API server or a full disk caused is tried again after half a minute; every other one stays until the
-file changes or somebody asks.
+refusal that the API server, a full disk, or a file that an option names has caused is tried again after half a minute;
+every other one stays until the file changes or somebody asks.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from bridge.model.status import ConfigurationStatus
 from bridge.plan.difference import SettingsDifference, difference
 from bridge.plan.plan import Plan
 from bridge.plan.plan_from_settings import plan_of
-from bridge.plan.preflight import preflight
+from bridge.plan.preflight import wrong_in_file, wrong_on_this_machine
 from bridge.telemetry.facts import Report
 from bridge.telemetry.facts.process import ConfigurationReloaded, ReloadRefused
 from config.document import ConfigurationFile
@@ -40,7 +40,7 @@ LOOK_FOR_ROOM = 1.0
 SETTLE = 1.0
 """Seconds after a look that found a change, until the look that finds whether its writer is done."""
 RETRY_AFTER = 30.0
-"""Seconds until a change is tried again that an unreachable API server, or a full disk, held up."""
+"""Seconds until a change is tried again that something else than the configuration itself held up."""
 _MANAGERS_NEED_RESTART = (
     "sinks: include: managers needs a restart where no sink had it, because the bridge has not kept what it is made of"
 )
@@ -128,32 +128,32 @@ class Reloader:
             return plan
         self._settings = settings
         self._use(settings)
-        self.status = msgspec.structs.replace(self.status, digest=self._file.digest, loaded_at=time.time(), refused="")
+        self.status = msgspec.structs.replace(
+            self.status, digest=self._file.digest, loaded_at=time.time(), refused="", tried_again=False
+        )
         return found
 
     async def run(self, live: LiveChange) -> None:
         """Reloads until cancelled. Raises what a start raises."""
         await live.watched_resources.wait_started()
         self._live = live
-        now = asyncio.get_running_loop().time
-        retry_at = float("inf")
         try:
             while True:
-                order = await self._next(retry_at)
+                order = await self._next()
                 if order.answer is not None and order.answer.done():
                     continue
                 try:
-                    is_final = await self._reload(live, order)
+                    await self._reload(live, order)
                 finally:
                     order.give_up()
-                retry_at = float("inf") if is_final else now() + RETRY_AFTER
         finally:
             self._live = None
             while not self._orders.empty():
                 self._orders.get_nowait().give_up()
 
-    async def _next(self, retry_at: float) -> _Order:
+    async def _next(self) -> _Order:
         now = asyncio.get_running_loop().time
+        retry_at = now() + RETRY_AFTER if self.status.tried_again else float("inf")
         while True:
             with suppress(TimeoutError):
                 async with asyncio.timeout(SETTLE if self._file.is_changing else LOOK_EVERY):
@@ -163,15 +163,15 @@ class Reloader:
 
     # ── A reload ─────────────────────────────────────────────────────────────
 
-    async def _reload(self, live: LiveChange, order: _Order) -> bool:
-        """Answers the order. Returns whether the answer stays the same as long as the file does."""
+    async def _reload(self, live: LiveChange, order: _Order) -> None:
+        """Answers the order."""
         self._file.read()
         began = time.monotonic()
         try:
             change = await self._planned(live, order.request)
         except ChangeRefused as refusal:
             self._refuse(order, refusal)
-            return refusal.is_final
+            return
         if change.foreseen is not None:
             self._applies = True
             try:
@@ -181,7 +181,6 @@ class Reloader:
         self._settings = change.settings
         self._use(change.settings)
         self._accept(order, change, time.monotonic() - began)
-        return True
 
     async def _planned(self, live: LiveChange, request: ReloadRequest) -> _Change:
         """Raises ChangeRefused. Changes no room."""
@@ -216,6 +215,7 @@ class Reloader:
             digest=self._file.digest,
             loaded_at=time.time(),
             refused="",
+            tried_again=False,
             changed=status.changed + bool(lines),
             unchanged=status.unchanged + (not lines),
         )
@@ -252,6 +252,7 @@ class Reloader:
 
 
 async def _expect_sound(plan: Plan) -> None:
-    """Raises ChangeRefused."""
-    if mistakes := await asyncio.to_thread(preflight, plan):
-        raise ChangeRefused([f"{where}: {reason}" for where, reason in mistakes])
+    """Raises ChangeRefused. In a pod, the file of a Secret may appear later than the option that names it."""
+    final = await asyncio.to_thread(wrong_in_file, plan)
+    if mistakes := [*await asyncio.to_thread(wrong_on_this_machine, plan), *final]:
+        raise ChangeRefused([f"{where}: {reason}" for where, reason in mistakes], is_final=bool(final))

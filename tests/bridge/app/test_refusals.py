@@ -178,6 +178,34 @@ async def test_a_server_that_is_gone_is_asked_again_later(tmp_path: Path, monkey
         await run.until_held("copy", {"a": there["a"]})
 
 
+async def test_a_secret_may_be_mounted_later_than_the_option_that_names_it(
+    tmp_path: Path, receiver: WebhookReceiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("bridge.app.reloader.RETRY_AFTER", 0.1)
+    token = tmp_path / "token"
+    async with reloading(tmp_path) as run:
+        run.cluster.create("configmaps", a_config_map("a"))
+        run.write_sinks(hook={"type": "webhook", "url": receiver.url, "bearer_token_file": str(token)})
+        assert "sinks.hook.bearer_token_file: cannot read" in (await run.reload()).problems[0]
+        [trouble] = [each for each in troubles_of(run.bridge.status()) if each.subject == "configuration"]
+        assert "is tried again every half minute" in trouble.what
+
+        token.write_text("secret")
+        async with asyncio.timeout(20 * BUSY):
+            while not receiver.events:  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
+        assert run.reloader.status.refused == ""
+
+
+async def test_a_mistake_in_the_file_is_not_tried_again(tmp_path: Path) -> None:
+    async with reloading(tmp_path) as run:
+        token = str(tmp_path / "token")
+        hook = {"type": "webhook", "url": "https://127.0.0.1:1", "bearer_token_file": token, "data": "object..name"}
+        run.write_sinks(hook=hook)
+        assert len((await run.reload()).problems) == 2
+        assert not run.reloader.status.tried_again
+
+
 async def test_an_end_during_a_reload_is_polite(tmp_path: Path, receiver: WebhookReceiver) -> None:
     """The reload waits for a record in flight, whose answer never comes."""
     stuck = asyncio.Event()
