@@ -337,7 +337,8 @@ def sinks() -> int:
 @_on_state
 async def retry_sink(access: StateAccess, sink: str, *, as_json: bool) -> Exit:
     changed = await access.admin.retry_sink(sink)
-    said = f"{sink} is tried now" if changed else f"{sink} was not waiting: an attempt is under way, or none is due"
+    why_not = "it is paused, an attempt is under way, or none is due"
+    said = f"{sink} is tried now" if changed else f"{sink} was not waiting: {why_not}"
     if not access.running:
         said = f"no bridge runs: the next one tries {sink} as soon as it starts"
     return _say(access, said, as_json=as_json, changed=changed)

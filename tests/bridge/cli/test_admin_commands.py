@@ -111,7 +111,7 @@ def lines(*text: str) -> str:
     ("action", "changes", "said"),
     [
         ("retry", True, "hook is tried now"),
-        ("retry", False, "hook was not waiting: an attempt is under way, or none is due"),
+        ("retry", False, "hook was not waiting: it is paused, an attempt is under way, or none is due"),
         (
             "pause",
             True,
