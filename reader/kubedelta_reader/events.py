@@ -16,7 +16,6 @@ import msgspec
 from msgspec.structs import replace
 
 CHANGES = ("added", "updated", "deleted", "sync")
-_EPOCHS = "/epochs/"
 _MARKER = re.compile(r"/p[0-9]+$")
 _LARGEST = 2**62
 """Of every number: readers keep them in 64 bits."""
@@ -167,9 +166,10 @@ def structured(line: bytes) -> Event:
     """A CloudEvent in the structured form. Raises NotAnEvent."""
     try:
         found = _structured.decode(line)
+        sequence = int(found.sequence)
     except _UNREADABLE as error:
         raise NotAnEvent(f"no CloudEvent of kubedelta: {error}") from error
-    return _event(found, bytes(found.data), "")
+    return _event(found, sequence, bytes(found.data), "")
 
 
 def binary(headers: Mapping[str, str | bytes], payload: bytes | None) -> Event:
@@ -179,10 +179,11 @@ def binary(headers: Mapping[str, str | bytes], payload: bytes | None) -> Event:
     try:
         attributes = attributes_of(headers)
         found = msgspec.convert(attributes, _Structured, strict=False)
+        sequence = int(found.sequence)
         gap = next((_text(value) for name, value in headers.items() if name.lower() == "kubedelta-gap"), "")
     except _UNREADABLE as error:
         raise NotAnEvent(f"no CloudEvent of kubedelta: {error}") from error
-    return _event(found, payload or b"", gap)
+    return _event(found, sequence, payload or b"", gap)
 
 
 def attributes_of(headers: Mapping[str, str | bytes]) -> dict[str, str]:
@@ -210,12 +211,8 @@ def _text(value: object) -> str:
     return value.decode() if isinstance(value, bytes) else str(value)
 
 
-def _event(found: _Structured, data: bytes, gap: str) -> Event:
+def _event(found: _Structured, sequence: int, data: bytes, gap: str) -> Event:
     """Raises NotAnEvent."""
-    try:
-        sequence = int(found.sequence)
-    except ValueError as error:
-        raise NotAnEvent(f"no CloudEvent of kubedelta: {error}") from error
     inner = _inside(found.type, data)
     return _checked(
         Event(
@@ -331,7 +328,7 @@ def _inside(kind: str, data: bytes) -> Event | None:
 
 
 def _source_of(cluster: str, epoch: int) -> str:
-    return f"/clusters/{cluster}" if epoch == 1 else f"/clusters/{cluster}{_EPOCHS}{epoch}"
+    return f"/clusters/{cluster}" if epoch == 1 else f"/clusters/{cluster}/epochs/{epoch}"
 
 
 def _key_of(cluster: str, group: str, resource: str, namespace: str, name: str) -> str:

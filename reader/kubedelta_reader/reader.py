@@ -37,20 +37,25 @@ from kubedelta_reader.stores import Known, StateStore
 # ── Steps ────────────────────────────────────────────────────────────────────
 
 
-class Changed(msgspec.Struct, frozen=True, gc=False):
-    """The object has the state ``event.data`` now. ``op`` sync, or a state as before, says that nothing changed."""
-
+class _OfObject(msgspec.Struct, frozen=True, gc=False):
     key: str
     event: Event
+
+
+class _OfStream(msgspec.Struct, frozen=True, gc=False):
+    event: Event
+
+
+class Changed(_OfObject, frozen=True):
+    """The object has the state ``event.data`` now. ``op`` sync, or a state as before, says that nothing changed."""
+
     before: Known | None
     """What was known; None for an object that was not there."""
 
 
-class Deleted(msgspec.Struct, frozen=True, gc=False):
+class Deleted(_OfObject, frozen=True):
     """The object exists no more."""
 
-    key: str
-    event: Event
     last: Known | None
     """What was known. ``event.data`` may have a later state: the last that the bridge knew."""
     evidence: str
@@ -58,70 +63,55 @@ class Deleted(msgspec.Struct, frozen=True, gc=False):
     name; nobody has told its delete."""
 
 
-class Left(msgspec.Struct, frozen=True, gc=False):
+class Left(_OfObject, frozen=True):
     """The object may exist, and this stream tells no more of it."""
 
-    key: str
-    event: Event
     last: Known | None
 
 
-class Repeated(msgspec.Struct, frozen=True, gc=False):
+class Repeated(_OfObject, frozen=True):
     """The newest record of the object came again."""
 
-    key: str
-    event: Event
 
-
-class Older(msgspec.Struct, frozen=True, gc=False):
+class Older(_OfObject, frozen=True):
     """An earlier record of the object came again, or late."""
 
-    key: str
-    event: Event
 
+class GapFound(_OfStream, frozen=True):
+    """Records will never come. ``event``: the notice, or the first record that names the gap."""
 
-class GapFound(msgspec.Struct, frozen=True, gc=False):
-    """Records will never come."""
-
-    event: Event
-    """The notice, or the first record that names the gap."""
     resources: Sequence[str] | None
     """None: any."""
 
 
-class SnapshotBegan(msgspec.Struct, frozen=True, gc=False):
-    event: Event
+class SnapshotBegan(_OfStream, frozen=True):
+    """All objects follow, or those of the snapshot's conditions."""
 
 
-class SnapshotEnded(msgspec.Struct, frozen=True, gc=False):
-    event: Event
+class SnapshotEnded(_OfStream, frozen=True):
+    """All objects of the snapshot that will come have come."""
+
     swept: Sequence[tuple[str, Known]]
     """Objects that exist no more."""
     incomplete: str
     """Why it proves nothing of objects that it lacks; empty where it does."""
 
 
-class SnapshotCancelled(msgspec.Struct, frozen=True, gc=False):
-    event: Event
+class SnapshotCancelled(_OfStream, frozen=True):
+    """The snapshot ends early, and proves nothing."""
 
 
-class EpochBegan(msgspec.Struct, frozen=True, gc=False):
-    """The API server's versions ran backwards, or may have: the objects of the resource are uncertain."""
-
-    event: Event
-    """The first record of the epoch."""
+class EpochBegan(_OfStream, frozen=True):
+    """The API server's versions ran backwards, or may have: the objects of the resource are uncertain. ``event``: the
+    first record of the epoch."""
 
 
-class TermBegan(msgspec.Struct, frozen=True, gc=False):
+class TermBegan(_OfStream, frozen=True):
     """Another leader delivers from here on."""
 
-    event: Event
 
-
-class Unknown(msgspec.Struct, frozen=True, gc=False):
+class Unknown(_OfStream, frozen=True):
     """An event of a type that this version does not know, such as one of a later version."""
-
-    event: Event
 
 
 Step: TypeAlias = (
