@@ -7,12 +7,12 @@ them to kubectl and other clients, by a server on the loopback that changes noth
 from __future__ import annotations
 
 import asyncio
-import os
 import secrets
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from importlib.util import find_spec
 from itertools import groupby
@@ -58,65 +58,71 @@ def at(
     pass in an hour; None while the time stands still."""
     targets = None if words is None else targets_of("at", words)
     with ExitStack() as reading:
-        history = reading.enter_context(opened(file))
-        then = past_point(point)
-        _demand_one_cluster(history)
-        bound = history.bound(then)
-        complain(bound.text)
-        moment = datetime.fromtimestamp(bound.time / 1_000_000, UTC)
+        then = reading.enter_context(_seen(file, point, namespace))
         if targets is not None:
-            return _get(history, then, moment, targets, namespace, form, labels, fields)
-        asyncio.run(_serve(history, then, moment, namespace, play, reading))
+            return _get(then, targets, form, labels, fields)
+        asyncio.run(_serve(then, play or 0.0, reading))
         return Exit.OK
 
 
-def _demand_one_cluster(history: HistoryFile) -> None:
-    clusters = sorted({each.cluster for each in history.resources})
-    if len(clusters) > 1:
-        known = f"the file has {', '.join(map(plain, clusters))}"
-        raise CommandEnds(
-            Exit.NO, f"{known}: build a history from a sink that has one of them; history and diff read all"
+@dataclass(frozen=True, slots=True)
+class _Then:
+    """A history at a point of the past."""
+
+    history: HistoryFile
+    point: PastPoint
+    namespace: str | None
+    """None for all."""
+    moment: datetime
+    """Of the point, for ages."""
+
+    def states(self, resource: str | None = None, name: str | None = None) -> Iterator[StateAt]:
+        return self.history.at(self.point, resource=resource, namespace=self.namespace, name=name)
+
+    def kind(self, kept: KeptResource) -> Kind:
+        """Of a resource, by its definition of that time where the file has it."""
+        definition = None
+        if any(each.name == crds.NAME for each in self.history.resources):
+            found = next(self.history.at(self.point, resource=crds.NAME, name=kept.name), None)
+            definition = None if found is None else manifest_in(found.state)
+        some = next(self.history.at(self.point, resource=kept.name), None)
+        return past_kind(
+            kept.group,
+            kept.plural,
+            kept.kind,
+            kept.api_version.rpartition("/")[2],
+            namespaced=some is None or bool(ObjectName.of(some.key).namespace),
+            definition=definition,
         )
 
 
-def _kind(history: HistoryFile, point: PastPoint, kept: KeptResource) -> Kind:
-    """The kind of a resource, by its definition of that time where the file has it."""
-    definition = None
-    if any(each.name == crds.NAME for each in history.resources):
-        found = next(history.at(point, resource=crds.NAME, name=kept.name), None)
-        definition = None if found is None else manifest_in(found.state)
-    some = next(history.at(point, resource=kept.name), None)
-    return past_kind(
-        kept.group,
-        kept.plural,
-        kept.kind,
-        kept.api_version.rpartition("/")[2],
-        namespaced=some is None or bool(ObjectName.of(some.key).namespace),
-        definition=definition,
-    )
+@contextmanager
+def _seen(file: Path | None, point: str, namespace: str | None) -> Iterator[_Then]:
+    """Says how exact the point is. Raises CommandEnds for a file with several clusters."""
+    with opened(file) as history:
+        then = past_point(point)
+        clusters = sorted({each.cluster for each in history.resources})
+        if len(clusters) > 1:
+            known = f"the file has {', '.join(map(plain, clusters))}"
+            raise CommandEnds(
+                Exit.NO, f"{known}: build a history from a sink that has one of them; history and diff read all"
+            )
+        bound = history.bound(then)
+        complain(bound.text)
+        yield _Then(history, then, namespace, datetime.fromtimestamp(bound.time / 1_000_000, UTC))
 
 
 # ── get ──────────────────────────────────────────────────────────────────────
 
 
-def _get(
-    history: HistoryFile,
-    point: PastPoint,
-    moment: datetime,
-    targets: Sequence[Target],
-    namespace: str | None,
-    form: str | None,
-    labels: str,
-    fields: str,
-) -> int:
-    """``moment``: of the point, for ages."""
-    asked = [_Asked(history.meant(resource)[0], name) for resource, name in targets]
-    chosen = _chosen(history, point, asked, labels, fields) if labels or fields else None
+def _get(then: _Then, targets: Sequence[Target], form: str | None, labels: str, fields: str) -> int:
+    asked = [_Asked(then.history.meant(resource)[0], name) for resource, name in targets]
+    chosen = _chosen(then, asked, labels, fields) if labels or fields else None
     printed = _Printed()
     found = printed.noted(
         (each.kept, state)
         for each in asked
-        for state in history.at(point, resource=each.kept.name, namespace=namespace, name=each.name)
+        for state in then.states(each.kept.name, each.name)
         if chosen is None or chosen[each.kept](_past_object(state))
     )
     if form in ("yaml", "json"):
@@ -130,16 +136,14 @@ def _get(
         for number, (kept, group) in enumerate(groupby(found, lambda each: each[0])):
             if number:
                 say("")
-            states = (state for _, state in group)
-            kind = _kind(history, point, kept)
-            _print_table(kept, states, kind, moment, namespace, wide=form == "wide", with_type=with_type)
+            _print_table(then, kept, (state for _, state in group), wide=form == "wide", with_type=with_type)
     for reason, count in printed.uncertain.items():
         complain(f"uncertain: {counted(count, 'object')}: {plain(reason)}")
     missing = [each for each in asked if each.name is not None and each not in printed.found]
     for each in missing:
-        complain(_why_missing(history, each, namespace))
+        complain(_why_missing(then, each))
     if not missing and not printed.found:
-        complain(f"No resources found{f' in {namespace} namespace' if namespace else ''}.")
+        complain(f"No resources found{f' in {then.namespace} namespace' if then.namespace else ''}.")
     return Exit.NO if missing else Exit.OK
 
 
@@ -149,13 +153,13 @@ class _Asked(NamedTuple):
 
 
 def _chosen(
-    history: HistoryFile, point: PastPoint, asked: Sequence[_Asked], labels: str, fields: str
+    then: _Then, asked: Sequence[_Asked], labels: str, fields: str
 ) -> Mapping[KeptResource, Callable[[PastObject], bool]]:
     """Of each resource, which of its objects the selectors choose. Raises UsageError."""
     if any(each.name is not None for each in asked):
         raise UsageError("kubedelta at: either names or a selector")
     try:
-        return {each.kept: past_selection(_kind(history, point, each.kept), labels, fields) for each in asked}
+        return {each.kept: past_selection(then.kind(each.kept), labels, fields) for each in asked}
     except ValueError as error:
         raise UsageError(f"kubedelta at: {error}") from error
 
@@ -175,9 +179,9 @@ class _Printed:
             yield kept, each
 
 
-def _why_missing(history: HistoryFile, asked: _Asked, namespace: str | None) -> str:
+def _why_missing(then: _Then, asked: _Asked) -> str:
     try:
-        history.expect_known(asked.kept.name, asked.name, namespace)
+        then.history.expect_known(asked.kept.name, asked.name, then.namespace)
     except NotInHistory as error:
         return plain(str(error))
     return f'{asked.kept.name} "{plain(asked.name or "")}" did not exist then'
@@ -187,24 +191,16 @@ def _typed_name(kept: KeptResource, state: StateAt) -> str:
     return f"{kept.kind.lower()}{f'.{kept.group}' if kept.group else ''}/{ObjectName.of(state.key).name}"
 
 
-def _print_table(
-    kept: KeptResource,
-    states: Iterator[StateAt],
-    kind: Kind,
-    now: datetime,
-    namespace: str | None,
-    *,
-    wide: bool,
-    with_type: bool,
-) -> None:
+def _print_table(then: _Then, kept: KeptResource, states: Iterator[StateAt], *, wide: bool, with_type: bool) -> None:
     """``with_type``: the name has the type in front of it, as where kubectl prints several."""
+    kind = then.kind(kept)
     columns = columns_of(kind, kind.versions[0])
     shown = [number for number, each in enumerate(columns.columns) if wide or not each.priority]
-    with_namespace = kind.namespaced and namespace is None
+    with_namespace = kind.namespaced and then.namespace is None
     rows = []
     for each in states:
         name = ObjectName.of(each.key)
-        cells = columns.cells(manifest_in(each.state) or {"metadata": {"name": name.name}}, now)
+        cells = columns.cells(manifest_in(each.state) or {"metadata": {"name": name.name}}, then.moment)
         texts = ["<none>" if cells[number] is None else str(cells[number]) for number in shown]
         if with_type:
             texts[0] = _typed_name(kept, each)
@@ -257,26 +253,19 @@ class _Clock:
         return max(0.0, later / self._speed)
 
 
-async def _serve(
-    history: HistoryFile,
-    point: PastPoint,
-    moment: datetime,
-    namespace: str | None,
-    play: float | None,
-    reading: ExitStack,
-) -> None:
-    """``reading`` closes the history."""
+async def _serve(then: _Then, speed: float, reading: ExitStack) -> None:
+    """``speed``: hours that pass in an hour; 0 stands still. ``reading`` closes the history."""
     if find_spec("cryptography") is None:
         raise CommandEnds(Exit.CONFIG, "--serve needs a library for certificates: install kubedelta[encryption]")
     from bridge.http.certificates import self_signed
 
-    clock = _Clock(moment, play or 0.0)
+    clock = _Clock(then.moment, speed)
     context, certificate = self_signed("kubedelta at", None, ["127.0.0.1"])
     token = secrets.token_urlsafe(32)
-    kinds = [_kind(history, point, each) for each in history.resources]
+    kinds = [then.kind(each) for each in then.history.resources]
     past = PastCluster(kinds, token=token, tls=context, now=clock.now)
-    past.load(_loaded(history.at(point, namespace=namespace)))
-    if not play:
+    past.load(_loaded(then.states()))
+    if not speed:
         reading.close()  # An open read would keep a build from making its write-ahead log smaller.
     clock.begin()
     ended = asyncio.Event()
@@ -285,14 +274,14 @@ async def _serve(
     with TemporaryDirectory(prefix="kubedelta-at-") as folder:
         async with past:
             kubeconfig = Path(folder) / "kubeconfig"
-            _write_kubeconfig(kubeconfig, past.url, token, certificate, namespace)
+            _write_kubeconfig(kubeconfig, past.url, token, certificate, then.namespace)
             say(f"export KUBECONFIG={kubeconfig}")
             flush()
             complain(f"the cluster as it was at {clock.now():%Y-%m-%dT%H:%M:%SZ}, read-only, until Ctrl-C")
             async with asyncio.TaskGroup() as tasks:
-                playing = play and tasks.create_task(_play(history, point, namespace, past, clock))
+                playing = tasks.create_task(_play(then, past, clock)) if speed else None
                 await ended.wait()
-                if playing:
+                if playing is not None:
                     playing.cancel()
 
 
@@ -320,13 +309,11 @@ def _past_object(found: StateAt) -> PastObject:
     return PastObject(name.resource, name.namespace, name.name, found.version, found.state)
 
 
-async def _play(
-    history: HistoryFile, point: PastPoint, namespace: str | None, past: PastCluster, clock: _Clock
-) -> None:
+async def _play(then: _Then, past: PastCluster, clock: _Clock) -> None:
     """What happened next, at the clock's pace."""
-    for step in history.changes(point):
+    for step in then.history.changes(then.point):
         name = ObjectName.of(step.key)
-        if namespace not in (None, name.namespace):
+        if then.namespace not in (None, name.namespace):
             continue
         await asyncio.sleep(clock.until(step.time))
         state = None if step.op == "deleted" else step.state
@@ -347,8 +334,8 @@ def _write_kubeconfig(path: Path, url: str, token: str, certificate: bytes, name
         "contexts": [{"name": name, "context": {"cluster": name, "user": name, "namespace": namespace or "default"}}],
         "current-context": name,
     }
-    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
-        file.write(msgspec.json.format(msgspec.json.encode(document), indent=2))
+    path.touch(0o600, exist_ok=False)
+    path.write_bytes(msgspec.json.format(msgspec.json.encode(document), indent=2))
 
 
 # ── restore ──────────────────────────────────────────────────────────────────
@@ -360,11 +347,8 @@ def restore(
     """``words``: objects, as for kubectl. Exits with 1, and prints none, if one of them cannot be restored, and with 2
     where other states may have been at the point, or before it."""
     objects = objects_of("restore", words)
-    with opened(file) as history:
-        then = past_point(point)
-        _demand_one_cluster(history)
-        complain(history.bound(then).text)
-        states = [_restored_state(history, then, *each, namespace) for each in objects]
+    with _seen(file, point, namespace) as then:
+        states = [_restored_state(then, *each) for each in objects]
     manifests = [(state, _manifest(state, placeholders=with_placeholders), _doubts(state)) for state in states]
     for number, (state, made, doubts) in enumerate(manifests):
         if number:
@@ -375,11 +359,11 @@ def restore(
     return Exit.UNCERTAIN if any(doubts for *_, doubts in manifests) else Exit.OK
 
 
-def _restored_state(history: HistoryFile, point: PastPoint, resource: str, name: str, namespace: str | None) -> StateAt:
+def _restored_state(then: _Then, resource: str, name: str) -> StateAt:
     """Raises NotInHistory, and UsageError where the name is in several namespaces."""
-    history.expect_known(resource, name, namespace)
-    (kept,) = history.meant(resource)
-    found = list(history.at(point, resource=kept.name, namespace=namespace, name=name))
+    then.history.expect_known(resource, name, then.namespace)
+    (kept,) = then.history.meant(resource)
+    found = list(then.states(kept.name, name))
     if len(found) > 1:
         places = ", ".join(ObjectName.of(each.key).namespace for each in found)
         raise UsageError(f"kubedelta restore: {kept.name} {name} is in several namespaces ({places}): add -n")

@@ -77,26 +77,14 @@ class _Shown:
         self.manifest = manifest
         self.now = now
 
-    def at(self, path: str) -> Any:
-        """None where a member is missing. Names without dots are parts of the path."""
+    def at(self, path: str, missing: Any = None) -> Any:
+        """``missing`` where there is no such member. Names without dots are parts of the path."""
         value: Any = self.manifest
         for name in path.split("."):
             if value is None:
-                return None
+                return missing
             value = value.get(name)
-        return value
-
-    def text(self, path: str) -> str:
-        return self.at(path) or ""
-
-    def number(self, path: str) -> int:
-        return self.at(path) or 0
-
-    def items(self, path: str) -> list[Any]:
-        return self.at(path) or []
-
-    def map(self, path: str) -> dict[str, Any]:
-        return self.at(path) or {}
+        return missing if value is None else value
 
     def since(self, path: str) -> str:
         return self.age_of(self.at(path))
@@ -110,16 +98,12 @@ class _Shown:
         return str(metadata.get("name") or "") if isinstance(metadata, dict) else ""
 
     @property
-    def age(self) -> str:
-        return self.since("metadata.creationTimestamp")
-
-    @property
     def is_deleted(self) -> bool:
         return self.at("metadata.deletionTimestamp") is not None
 
     def condition(self, name: str) -> str:
         """The status of a condition; "" without it."""
-        return next((each["status"] for each in self.items("status.conditions") if each["type"] == name), "")
+        return next((each["status"] for each in self.at("status.conditions", []) if each["type"] == name), "")
 
 
 def _moment(time: str) -> datetime:
@@ -174,13 +158,12 @@ def _walk(step: re.Match[str]) -> _Walk:
         ]
     if step["every"]:
         return lambda values: [inner for each in values for inner in _inside(each)]
-    inner = [re.sub(r"\\(.)", r"\1", name) for name in re.split(r"(?<!\\)\.", step["path"])[1:]]
-    wanted, equal = step["value"].strip("'\""), step["equal"] == "=="
+    path, wanted, equal = _json_path(step["path"]), step["value"].strip("'\""), step["equal"] == "=="
     return lambda values: [
         item
         for each in values
         for item in _inside(each)
-        if (found := _member(item, inner)) is not None and (_printed(found) == wanted) is equal
+        if (found := _first(item, path)) is not None and (_printed(found) == wanted) is equal
     ]
 
 
@@ -188,22 +171,21 @@ def _inside(value: Any) -> Iterable[Any]:
     return value if isinstance(value, list) else value.values() if isinstance(value, dict) else ()
 
 
-def _member(value: Any, names: list[str]) -> Any:
-    for name in names:
-        value = value.get(name) if isinstance(value, dict) else None
-    return value
+def _first(value: Any, path: list[_Walk]) -> Any:
+    """The first value that the path finds; None without any."""
+    values = [value]
+    for walk in path:
+        values = walk(values)
+    return values[0] if values else None
 
 
 def _json_cell(type_: str, shown: _Shown, path: list[_Walk]) -> Cell:
     """The first value that the path finds, if it has the column's type."""
-    values: list[Any] = [shown.manifest]
-    for walk in path:
-        values = walk(values)
-    value: Any = values[0] if values else None
+    value = _first(shown.manifest, path)
     number = isinstance(value, int | float) and not isinstance(value, bool)
     match type_:
         case "string":
-            return _printed(value) if values else None
+            return None if value is None else _printed(value)
         case "integer":
             return int(value) if number else None
         case "number":
@@ -265,41 +247,41 @@ def _columns(texts: str, cells: Callable[[_Shown], Iterable[Cell]] = lambda _: (
 
 
 def _pod(pod: _Shown) -> list[Cell]:
-    gates = pod.items("spec.readinessGates")
+    gates = pod.at("spec.readinessGates", [])
     passed = sum(pod.condition(gate["conditionType"]) == "True" for gate in gates)
-    address = next((each.get("ip") for each in pod.items("status.podIPs")), "")
+    address = next((each.get("ip") for each in pod.at("status.podIPs", [])), "")
     return [*_pod_state(pod), address, f"{passed}/{len(gates)}" if gates else ""]
 
 
 def _pod_state(pod: _Shown) -> tuple[str, str, str]:
     """Ready containers, the status in a word, and restarts: ``printPod``."""
-    sidecars = {each["name"] for each in pod.items("spec.initContainers") if each.get("restartPolicy") == "Always"}
-    gated = any(each.get("reason") == "SchedulingGated" for each in pod.items("status.conditions"))
-    status = "SchedulingGated" if gated else pod.text("status.reason") or pod.text("status.phase")
+    sidecars = {each["name"] for each in pod.at("spec.initContainers", []) if each.get("restartPolicy") == "Always"}
+    gated = any(each.get("reason") == "SchedulingGated" for each in pod.at("status.conditions", []))
+    status = "SchedulingGated" if gated else pod.at("status.reason") or pod.at("status.phase", "")
     opening, ready = _init_state(pod, sidecars)
-    counted = pod.items("status.initContainerStatuses")
+    counted = pod.at("status.initContainerStatuses", [])
     if not opening or pod.condition("Initialized") == "True":
-        statuses = pod.items("status.containerStatuses")
+        statuses = pod.at("status.containerStatuses", [])
         counted = [*statuses, *(each for each in counted if each["name"] in sidecars)]
         ready += sum(_is_running(each) for each in statuses)
         status = _container_state(pod, statuses) or status
     else:
         status = opening
-    if pod.is_deleted and pod.text("status.reason") == "NodeLost":
+    if pod.is_deleted and pod.at("status.reason") == "NodeLost":
         status = "Unknown"
-    elif pod.is_deleted and pod.text("status.phase") not in ("Succeeded", "Failed"):
+    elif pod.is_deleted and pod.at("status.phase") not in ("Succeeded", "Failed"):
         status = "Terminating"
     restarts = sum(each.get("restartCount") or 0 for each in counted)
     ended = ((each.get("lastState") or {}).get("terminated") or {} for each in counted)
     last = max((each.get("finishedAt") or "" for each in ended), default="")
-    total = len(pod.items("spec.containers")) + len(sidecars)
+    total = len(pod.at("spec.containers", [])) + len(sidecars)
     return f"{ready}/{total}", status, f"{restarts} ({pod.age_of(last)} ago)" if restarts and last else str(restarts)
 
 
 def _init_state(pod: _Shown, sidecars: set[str]) -> tuple[str, int]:
     """What holds the pod in its initialization ("" for nothing), and the sidecars that are ready."""
     ready = 0
-    for number, each in enumerate(pod.items("status.initContainerStatuses")):
+    for number, each in enumerate(pod.at("status.initContainerStatuses", [])):
         state = each.get("state") or {}
         ended = state.get("terminated")
         waits = (state.get("waiting") or {}).get("reason") or ""
@@ -312,7 +294,7 @@ def _init_state(pod: _Shown, sidecars: set[str]) -> tuple[str, int]:
         elif waits and waits != "PodInitializing":
             return f"Init:{waits}", ready
         else:
-            return f"Init:{number}/{len(pod.items('spec.initContainers'))}", ready
+            return f"Init:{number}/{len(pod.at('spec.initContainers', []))}", ready
     return "", ready
 
 
@@ -349,10 +331,10 @@ def _end(terminated: Any) -> str:
 
 
 def _job(job: _Shown) -> list[Cell]:
-    done, parallel = job.number("status.succeeded"), job.number("spec.parallelism")
+    done, parallel = job.at("status.succeeded", 0), job.at("spec.parallelism", 0)
     wanted = job.at("spec.completions")
     completions = f"{done}/1 of {parallel}" if parallel > 1 else f"{done}/1"
-    began, ended = job.text("status.startTime"), job.text("status.completionTime")
+    began, ended = job.at("status.startTime"), job.at("status.completionTime")
     duration = job.age_of(began) if began else ""
     if began and ended:
         duration = human_duration((_moment(ended) - _moment(began)).total_seconds())
@@ -364,47 +346,36 @@ def _job(job: _Shown) -> list[Cell]:
 
 
 def _service(service: _Shown) -> list[Cell]:
-    external = ",".join(service.items("spec.externalIPs"))
-    match service.text("spec.type"):
+    external = ",".join(service.at("spec.externalIPs", []))
+    match service.at("spec.type"):
         case "ClusterIP" | "NodePort":
             outside = external or _NONE
         case "LoadBalancer":
             outside = ",".join(filter(None, (_addresses(service), external))) or "<pending>"
         case "ExternalName":
-            outside = service.text("spec.externalName")
+            outside = service.at("spec.externalName", "")
         case _:
             outside = _UNKNOWN
     ports = [
         f"{each['port']}:{each['nodePort']}/{each['protocol']}"
         if each.get("nodePort")
         else f"{each['port']}/{each['protocol']}"
-        for each in service.items("spec.ports")
+        for each in service.at("spec.ports", [])
     ]
-    return [(service.items("spec.clusterIPs") or [_NONE])[0], outside, ",".join(ports)]
+    return [(service.at("spec.clusterIPs") or [_NONE])[0], outside, ",".join(ports)]
 
 
 def _addresses(balanced: _Shown) -> str:
-    found = balanced.items("status.loadBalancer.ingress")
+    found = balanced.at("status.loadBalancer.ingress", [])
     return ",".join(sorted({each.get("ip") or each.get("hostname") or "" for each in found} - {""}))
 
 
 def _ingress(ingress: _Shown) -> list[Cell]:
-    rules = ingress.items("spec.rules")
+    rules = ingress.at("spec.rules", [])
     hosts = ",".join(each["host"] for each in rules[:3] if each.get("host")) or "*"
     if len(rules) > 3 and hosts != "*":
         hosts = f"{hosts} + {len(rules) - 3} more..."
-    return [hosts, _addresses(ingress), "80, 443" if ingress.items("spec.tls") else "80"]
-
-
-def _endpoint_slice(slice_: _Shown) -> list[Cell]:
-    ports = [str(each.get("port") or each.get("name") or "*") for each in slice_.items("ports")]
-    addresses = [address for each in slice_.items("endpoints") for address in each.get("addresses") or ()]
-    return [_few(ports), _few(addresses)]
-
-
-def _few(places: list[str], most: int = 3, comma: str = ",") -> str:
-    text = comma.join(places[:most])
-    return f"{text} + {len(places) - most} more..." if len(places) > most else text
+    return [hosts, _addresses(ingress), "80, 443" if ingress.at("spec.tls") else "80"]
 
 
 def _node(node: _Shown) -> list[Cell]:
@@ -412,12 +383,12 @@ def _node(node: _Shown) -> list[Cell]:
     states = ["Unknown" if not ready else "Ready" if ready == "True" else "NotReady"]
     if node.at("spec.unschedulable"):
         states.append("SchedulingDisabled")
-    prefix, labels = "node-role.kubernetes.io/", node.map("metadata.labels")
+    prefix, labels = "node-role.kubernetes.io/", node.at("metadata.labels", {})
     roles = {name.removeprefix(prefix) for name in labels if name.startswith(prefix)}
     roles |= {labels.get("kubernetes.io/role") or ""}
-    addresses = {each["type"]: each["address"] for each in reversed(node.items("status.addresses"))}
-    architecture = node.text("status.nodeInfo.architecture")
-    kernel = node.text("status.nodeInfo.kernelVersion") or _UNKNOWN
+    addresses = {each["type"]: each["address"] for each in reversed(node.at("status.addresses", []))}
+    architecture = node.at("status.nodeInfo.architecture")
+    kernel = node.at("status.nodeInfo.kernelVersion") or _UNKNOWN
     return [
         ",".join(states),
         ",".join(sorted(roles - {""})),
@@ -431,75 +402,36 @@ def _event(shown: _Shown) -> list[Cell]:
     event = _Shown(events.in_core(shown.manifest), shown.now)
     first = event.age_of(event.at("firstTimestamp") or event.at("eventTime"))
     last = event.since("lastTimestamp") if event.at("lastTimestamp") else first
-    count = event.number("count") or 1
+    count = event.at("count") or 1
     if event.at("series"):
-        last, count = event.since("series.lastObservedTime"), event.number("series.count")
-    target = "/".join(filter(None, (event.text("involvedObject.kind").lower(), event.text("involvedObject.name"))))
-    component = event.text("source.component") or event.text("reportingComponent")
-    instance = event.text("source.host") or event.text("reportingInstance")
+        last, count = event.since("series.lastObservedTime"), event.at("series.count", 0)
+    kind, name = event.at("involvedObject.kind", "").lower(), event.at("involvedObject.name", "")
+    target = "/".join(filter(None, (kind, name)))
+    component = event.at("source.component") or event.at("reportingComponent", "")
+    instance = event.at("source.host") or event.at("reportingInstance", "")
     source = f"{component}, {instance}" if instance else component
-    return [last, target, event.text("involvedObject.fieldPath"), source, event.text("message").strip(), first, count]
+    part, message = event.at("involvedObject.fieldPath", ""), event.at("message", "").strip()
+    return [last, target, part, source, message, first, count]
 
 
 def _volume(volume: _Shown) -> list[Cell]:
-    claim = volume.map("spec.claimRef")
+    claim = volume.at("spec.claimRef", {})
     return [f"{claim.get('namespace') or ''}/{claim.get('name') or ''}" if claim else "", _class(volume)]
 
 
 def _claim(claim: _Shown) -> list[Cell]:
-    bound = claim.text("spec.volumeName")
-    size = claim.text("status.capacity.storage") or "0"
-    return [size if bound else "", _modes(claim.items("status.accessModes")) if bound else "", _class(claim)]
+    if not claim.at("spec.volumeName"):
+        return ["", "", _class(claim)]
+    return [claim.at("status.capacity.storage", "0"), _modes(claim.at("status.accessModes", [])), _class(claim)]
 
 
 def _class(claimed: _Shown) -> str:
-    annotated = claimed.map("metadata.annotations").get("volume.beta.kubernetes.io/storage-class")
-    return annotated or claimed.text("spec.storageClassName")
+    annotated = claimed.at("metadata.annotations", {}).get("volume.beta.kubernetes.io/storage-class")
+    return annotated or claimed.at("spec.storageClassName", "")
 
 
 def _modes(modes: list[str]) -> str:
     return ",".join(short for long, short in _MODES.items() if long in modes)
-
-
-def _autoscaler(scaler: _Shown) -> list[Cell]:
-    current = scaler.items("status.currentMetrics")
-    targets = [
-        _metric(each, current[number] if number < len(current) else {})
-        for number, each in enumerate(scaler.items("spec.metrics"))
-    ]
-    reference = f"{scaler.text('spec.scaleTargetRef.kind')}/{scaler.text('spec.scaleTargetRef.name')}"
-    return [reference, _few(targets, 2, ", "), str(scaler.at("spec.minReplicas") or _UNSET)]
-
-
-def _metric(wanted: Any, current: Any) -> str:
-    """``cpu: 40%/80%``, ``500m/1k (avg)``."""
-    kind = wanted["type"][:1].lower() + wanted["type"][1:]
-    target = wanted[kind]["target"]
-    now = (current.get(kind) or {}).get("current") or {}
-    name = f"{wanted[kind]['name']}: " if kind in ("resource", "containerResource") else ""
-    if average := target.get("averageValue"):
-        suffix = " (avg)" if kind in ("external", "object") else ""
-        return f"{name}{now.get('averageValue', _UNKNOWN)}/{average}{suffix}"
-    if not name:
-        return f"{now.get('value', _UNKNOWN)}/{target.get('value')}"
-    used = f"{now['averageUtilization']}%" if "averageUtilization" in now else _UNKNOWN
-    return f"{name}{used}/" + (f"{target['averageUtilization']}%" if "averageUtilization" in target else "<auto>")
-
-
-def _binding(binding: _Shown) -> list[Cell]:
-    subjects = binding.items("subjects")
-    named = [", ".join(each["name"] for each in subjects if each["kind"] == kind) for kind in ("User", "Group")]
-    accounts = [
-        f"{each.get('namespace') or ''}/{each['name']}" for each in subjects if each["kind"] == "ServiceAccount"
-    ]
-    role = f"{binding.text('roleRef.kind')}/{binding.text('roleRef.name')}"
-    return [role, *named, ", ".join(accounts)]
-
-
-def _marked(class_: _Shown, path: str) -> str:
-    """The name of a class, and whether it is the default one."""
-    is_default = class_.map("metadata.annotations").get("storageclass.kubernetes.io/is-default-class") == "true"
-    return f"{class_.text(path)} (default)" if is_default else class_.text(path)
 
 
 def _cron(cron: _Shown) -> list[Cell]:
@@ -507,12 +439,8 @@ def _cron(cron: _Shown) -> list[Cell]:
     return [str(bool(cron.at("spec.suspend"))), last]
 
 
-def _budget(budget: _Shown) -> list[Cell]:
-    return [str(budget.map("spec").get(name, "N/A")) for name in ("minAvailable", "maxUnavailable")]
-
-
 def _ready(owner: _Shown) -> list[Cell]:
-    return [f"{owner.number('status.readyReplicas')}/{owner.number('spec.replicas')}"]
+    return [f"{owner.at('status.readyReplicas', 0)}/{owner.at('spec.replicas', 0)}"]
 
 
 def _labels(labels: Mapping[str, str]) -> str:
@@ -530,18 +458,16 @@ def _selector(selector: Mapping[str, Any]) -> str:
 
 
 _HOW: Mapping[str, Callable[[_Shown, str], Cell]] = {
-    "text": _Shown.text,
-    "number": _Shown.number,
+    "text": lambda shown, path: shown.at(path, ""),
+    "number": lambda shown, path: shown.at(path, 0),
     "since": _Shown.since,
-    "flag": lambda shown, path: bool(shown.at(path)),
-    "count": lambda shown, path: len(shown.items(path)),
-    "default": _marked,
-    "phase": lambda shown, path: "Terminating" if shown.is_deleted else shown.text(path),
-    "modes": lambda shown, path: _modes(shown.items(path)),
-    "labels": lambda shown, path: _labels(shown.map(path)),
-    "selector": lambda shown, path: _selector(shown.map(path)),
-    "names": lambda shown, path: ",".join(each["name"] for each in shown.items(path)),
-    "images": lambda shown, path: ",".join(each.get("image") or "" for each in shown.items(path)),
+    "count": lambda shown, path: len(shown.at(path, [])),
+    "phase": lambda shown, path: "Terminating" if shown.is_deleted else shown.at(path, ""),
+    "modes": lambda shown, path: _modes(shown.at(path, [])),
+    "labels": lambda shown, path: _labels(shown.at(path, {})),
+    "selector": lambda shown, path: _selector(shown.at(path, {})),
+    "names": lambda shown, path: ",".join(each["name"] for each in shown.at(path, [])),
+    "images": lambda shown, path: ",".join(each.get("image") or "" for each in shown.at(path, [])),
 }
 """How cells are read."""
 _CONTAINERS = "+Containers=names spec.template.spec.containers, +Images=images spec.template.spec.containers"
@@ -554,10 +480,9 @@ _EVENTS = _columns(
     "+Name=metadata.name",
     _event,
 )
-_BINDINGS = _columns("Name, Role, Age, +Users, +Groups, +ServiceAccounts", _binding)
 
 _BUILT_IN: Mapping[str, Columns] = {
-    "configmaps": _columns("Name, Data, Age", lambda map_: [len(map_.map("data")) + len(map_.map("binaryData"))]),
+    "configmaps": _columns("Name, Data, Age", lambda map_: [len(map_.at("data", {})) + len(map_.at("binaryData", {}))]),
     "events": _EVENTS,
     "limitranges": _CREATED,
     "namespaces": _columns("Name, Status=status.phase, Age"),
@@ -603,11 +528,6 @@ _BUILT_IN: Mapping[str, Columns] = {
         f"Ready:integer=number status.readyReplicas, {_OWNER}"
     ),
     "statefulsets.apps": _columns(f"Name, Ready, Age, {_CONTAINERS}", _ready),
-    "horizontalpodautoscalers.autoscaling": _columns(
-        "Name, Reference, Targets|<none>, MinPods, MaxPods=number spec.maxReplicas, "
-        "Replicas=number status.currentReplicas, Age",
-        _autoscaler,
-    ),
     "cronjobs.batch": _columns(
         "Name, Schedule=spec.schedule, Timezone=spec.timeZone|<none>, Suspend:boolean, "
         f"Active:integer=count status.active, Last Schedule, {_OWNER.replace(' spec', ' spec.jobTemplate.spec')}",
@@ -618,22 +538,9 @@ _BUILT_IN: Mapping[str, Columns] = {
         "Name, Class=spec.ingressClassName|<none>, Hosts, Address, Ports, Age", _ingress
     ),
     "networkpolicies.networking.k8s.io": _columns("Name, Pod-Selector=selector spec.podSelector, Age"),
-    "poddisruptionbudgets.policy": _columns(
-        "Name, Min Available, Max Unavailable, Allowed Disruptions:integer=number status.disruptionsAllowed, Age",
-        _budget,
-    ),
-    "clusterrolebindings.rbac.authorization.k8s.io": _BINDINGS,
     "clusterroles.rbac.authorization.k8s.io": _CREATED,
-    "rolebindings.rbac.authorization.k8s.io": _BINDINGS,
     "roles.rbac.authorization.k8s.io": _CREATED,
-    "storageclasses.storage.k8s.io": _columns(
-        "Name=default metadata.name, Provisioner=provisioner, ReclaimPolicy=reclaimPolicy|Delete, "
-        "VolumeBindingMode=volumeBindingMode|Immediate, AllowVolumeExpansion=flag allowVolumeExpansion, Age"
-    ),
     "customresourcedefinitions.apiextensions.k8s.io": _CREATED,
     "events.events.k8s.io": _EVENTS,
     "leases.coordination.k8s.io": _columns("Name, Holder=spec.holderIdentity, Age"),
-    "endpointslices.discovery.k8s.io": _columns(
-        "Name, AddressType=addressType, Ports|<unset>, Endpoints|<unset>, Age", _endpoint_slice
-    ),
 }

@@ -624,7 +624,8 @@ TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io"
 
 
 OTHERS = {"endpoints", "replicationcontrollers", "resourcequotas", "controllerrevisions", "ingressclasses"}
-OTHERS |= {"priorityclasses"}
+OTHERS |= {"priorityclasses", "horizontalpodautoscalers", "poddisruptionbudgets", "endpointslices", "storageclasses"}
+OTHERS |= {"rolebindings", "clusterrolebindings"}
 """Kinds that show their name and age alone."""
 SHOWN = [*PODS, *(each for each in EXAMPLES if each.plural not in OTHERS)]
 
