@@ -33,9 +33,7 @@ from kubedelta_reader import (
     Known,
     Left,
     Reader,
-    SnapshotCancelled,
     SnapshotEnded,
-    TermBegan,
 )
 
 from bridge.history.bodies import FULL_EVERY, Packing, way_back
@@ -78,7 +76,6 @@ class _SnapshotData(msgspec.Struct):
 
 
 _decode_member = msgspec.json.Decoder(_ObjectMember).decode
-_UNREADABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 
 
 class Recorder:
@@ -92,16 +89,16 @@ class Recorder:
             self._bounds = bounds
             self._packing = Packing(self._connection.execute("SELECT number, resource, content FROM dictionaries"))
             self._incarnations = Incarnations(self._connection, self._packing)
-            store = KnownObjects(self._connection, self._incarnations)
-            self._reader = Reader(store, partitioned=partitioned)
-            known, position, newest = self._connection.execute("SELECT source, position, newest FROM history").get
+            self._known = KnownObjects(self._connection, self._incarnations)
+            self._reader = Reader(self._known, partitioned=partitioned)
+            known, newest = self._connection.execute("SELECT source, newest FROM history").get
             if known not in ("", source):
                 if newest:
                     raise NotInHistory(f"{path} has the history of {known}; name another file for {source}")
-                position = b""
-                self._connection.execute("UPDATE history SET source = ?, position = ?", (source, position))
+                self._known.position = b""
+                self._connection.execute("UPDATE history SET source = ?", (source,))
             self._source = source
-            self._position = bytes(position)
+            self._position = self._known.position
             self._newest = int(newest)
         except BaseException:
             self._connection.close()
@@ -122,13 +119,14 @@ class Recorder:
         execute = self._connection.execute
         execute("BEGIN IMMEDIATE")
         try:
-            if execute("SELECT position FROM history").get != self._position:
+            if self._known.position != self._position:
                 raise NotInHistory("another build writes this file at the same time")
             yield
             if (dictionary := self._packing.new_dictionary()) is not None:
                 execute("INSERT INTO dictionaries VALUES (?,?,?)", dictionary)
             self._incarnations.save_seen()
-            execute("UPDATE history SET source = ?, position = ?, newest = ?", (self._source, position, self._newest))
+            execute("UPDATE history SET source = ?, newest = ?", (self._source, self._newest))
+            self._known.position = position
             self._trim()
         except BaseException:
             execute("ROLLBACK")
@@ -152,14 +150,11 @@ class Recorder:
                 case SnapshotEnded(_, swept, incomplete):
                     for key, known in swept:
                         self._end(key, known, event, time, SWEPT)
-                    self._note(event, time)
                     self._note_gaps(event, time)
                     if not incomplete and not partition:
                         self._cover(event, time)
                 case GapFound() | EpochBegan():
                     self._note_gaps(event, time)
-                case SnapshotCancelled() | TermBegan():
-                    self._note(event, time)
 
     def lose(self, reason: str) -> None:
         """In a batch: records of the stream were removed or damaged before they were read. As a gap of any resource."""
@@ -248,12 +243,6 @@ class Recorder:
 
     # ── Notices ──────────────────────────────────────────────────────────────
 
-    def _note(self, event: Event, time: int) -> None:
-        self._connection.execute(
-            "INSERT INTO notices (sequence, time, type, data) VALUES (?,?,?,?)",
-            (event.sequence, time, event.type, event.data.decode(errors="replace")),
-        )
-
     def _note_gaps(self, event: Event, time: int) -> None:
         """The reader decides which gaps there are."""
         execute = self._connection.execute
@@ -270,12 +259,8 @@ class Recorder:
             )
 
     def _cover(self, event: Event, time: int) -> None:
-        """A snapshot of everything has told all objects."""
-        try:
-            is_partial = msgspec.json.decode(event.data, type=_SnapshotData).only is not None
-        except _UNREADABLE:
-            is_partial = True
-        if not is_partial:
+        """A snapshot of everything has told all objects. The reader has read its data."""
+        if msgspec.json.decode(event.data, type=_SnapshotData).only is None:
             self._connection.execute(
                 "INSERT INTO coverage SELECT id, ?, ?, ? FROM resources"
                 " WHERE id NOT IN (SELECT resource FROM coverage WHERE how <> ?)",
@@ -286,8 +271,7 @@ class Recorder:
 
     def _trim(self) -> None:
         execute = self._connection.execute
-        row: Any = execute("SELECT trimmed, since FROM history").get
-        trimmed, since = row
+        trimmed, since = execute("SELECT trimmed, since FROM history").get
         horizon = self._newest - int(self._bounds.keep * _MICROSECONDS)
         passed = trimmed
         steps = execute(
@@ -304,7 +288,6 @@ class Recorder:
         self._incarnations.forget()
         execute("UPDATE history SET trimmed = ?, since = ?", (passed, since))
         execute("DELETE FROM gaps WHERE settled < ?", (since,))
-        execute("DELETE FROM notices WHERE time < ?", (since,))
         if self._connection.pragma("freelist_count") > self._connection.pragma("page_count") // 8:
             execute(f"PRAGMA incremental_vacuum({_VACUUMED_AT_ONCE})").fetchall()
 
@@ -319,12 +302,11 @@ class Recorder:
             return
         execute("DELETE FROM steps WHERE id = ?", (id,))
         if execute("SELECT 1 FROM steps WHERE object = ? LIMIT 1", (object,)).fetchone() is None:
-            row = execute(
+            *names, uid = execute(
                 'SELECT r.cluster, r."group", r.plural, o.namespace, o.name, o.uid FROM objects o'
                 " JOIN resources r ON r.id = o.resource WHERE o.id = ?",
                 (object,),
             ).get
-            *names, uid = row
             execute("DELETE FROM objects WHERE id = ?", (object,))
             # An entry of the reader, which keeps an old record from reviving the object.
             execute("DELETE FROM known WHERE key = ? AND uid = ? AND deleted", (partition_key(*names), uid))
@@ -333,5 +315,5 @@ class Recorder:
 def _member_of(state: bytes) -> _ObjectMember:
     try:
         return _decode_member(state)
-    except _UNREADABLE:
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return _ObjectMember()

@@ -8,27 +8,27 @@ from __future__ import annotations
 
 import fcntl
 import os
-from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import apsw
 from kubedelta_reader import Known
-from msgspec.structs import astuple, replace
+from kubedelta_reader.stores import TABLES, SqlEntries
+from msgspec.structs import replace
 
 from bridge.history.bodies import Packing
 from bridge.history.points import NotInHistory
 from bridge.model.formats.object_paths import ObjectName
 
-FORMAT = 1
+FORMAT = 2
 _APPLICATION = 0x6B64_6C68
 """SQLite's application id: "kdlh"."""
 
 _TABLES = """
 CREATE TABLE history (
     one INTEGER PRIMARY KEY CHECK (one = 1),
-    source TEXT NOT NULL, position BLOB NOT NULL, notes BLOB NOT NULL,
+    source TEXT NOT NULL,
     newest INTEGER NOT NULL, -- the largest time of a record
     trimmed INTEGER NOT NULL, -- the newest step that is not kept, or only as the state at the beginning
     since INTEGER NOT NULL -- its time: the beginning of what is kept; 0 before the first trim
@@ -64,16 +64,8 @@ CREATE TABLE gaps ( -- records that never came; of a new epoch, versions that ra
     time INTEGER NOT NULL, settled INTEGER, -- when a snapshot had told what became of the objects
     data TEXT NOT NULL, PRIMARY KEY (id, partition)
 ) STRICT, WITHOUT ROWID;
-CREATE TABLE notices ( -- snapshots and terms
-    id INTEGER PRIMARY KEY, sequence INTEGER NOT NULL, time INTEGER NOT NULL, type TEXT NOT NULL, data TEXT NOT NULL
-) STRICT;
 CREATE TABLE dictionaries (number INTEGER PRIMARY KEY, resource INTEGER NOT NULL, content BLOB NOT NULL) STRICT;
-CREATE TABLE known ( -- what the reader of the stream knows
-    key TEXT PRIMARY KEY, uid TEXT NOT NULL, sequence INTEGER NOT NULL, id TEXT NOT NULL, partition TEXT NOT NULL,
-    term INTEGER NOT NULL, snapshot TEXT NOT NULL, counted TEXT NOT NULL, deleted INTEGER NOT NULL
-) STRICT, WITHOUT ROWID;
-CREATE INDEX known_by_sequence ON known (partition, sequence);
-INSERT INTO history VALUES (1, '', x'', x'', 0, 0, 0);
+INSERT INTO history VALUES (1, '', 0, 0, 0);
 """
 _CACHE_BYTES = 32 << 20
 
@@ -100,7 +92,10 @@ def opened(path: Path, *, writable: bool) -> apsw.Connection:
         connection.set_busy_timeout(10_000)
         connection.pragma("cache_size", -(_CACHE_BYTES // 1024))
         _recognise(connection, path, writable=writable)
-        if not writable:
+        if writable:
+            # A power cut may take the last transactions away, each as a whole: their records are read again.
+            connection.pragma("synchronous", "normal")
+        else:
             connection.pragma("query_only", True)
             connection.execute("BEGIN")  # Every answer is about one state of the file.
     except apsw.NotADBError:
@@ -115,8 +110,6 @@ def opened(path: Path, *, writable: bool) -> apsw.Connection:
 def _recognise(connection: apsw.Connection, path: Path, *, writable: bool) -> None:
     application, form = connection.pragma("application_id"), connection.pragma("user_version")
     if (application, form) == (_APPLICATION, FORMAT):
-        if writable:
-            connection.pragma("synchronous", "normal")
         return
     if application == _APPLICATION:
         raise NotInHistory(f"{path} has format {form}, and this version of kubedelta reads format {FORMAT}")
@@ -130,8 +123,6 @@ def _recognise(connection: apsw.Connection, path: Path, *, writable: bool) -> No
             _make(connection, path)
     finally:
         os.close(folder)
-    # A power cut may take the last transactions away, each as a whole: their records are read again.
-    connection.pragma("synchronous", "normal")
 
 
 def _make(connection: apsw.Connection, path: Path) -> None:
@@ -143,60 +134,27 @@ def _make(connection: apsw.Connection, path: Path) -> None:
     connection.pragma("auto_vacuum", "incremental")
     connection.pragma("journal_mode", "wal")
     with connection:
-        connection.execute(_TABLES)
+        connection.execute(_TABLES + TABLES)
         connection.pragma("application_id", _APPLICATION)
         connection.pragma("user_version", FORMAT)
 
 
-# The columns are the key and the members of Known but the state, in their order.
-_COLUMNS = "uid, sequence, id, partition, term, snapshot, counted, deleted"
-_GET = f"SELECT {_COLUMNS} FROM known WHERE key = ?"
-_PUT = f"INSERT OR REPLACE INTO known (key, {_COLUMNS}) VALUES (?,?,?,?,?,?,?,?,?)"
-_OLDER = f"SELECT key, {_COLUMNS} FROM known WHERE partition = ? AND sequence < ?"
-_OBJECTS = f"SELECT key, {_COLUMNS} FROM known WHERE NOT deleted ORDER BY key"
-
-
-class KnownObjects:
-    """A StateStore in the file. The states are those of ``objects``, which the recorder writes behind the reader's
-    steps; ``older`` and ``objects`` give none, so that no list of them is in memory."""
+class KnownObjects(SqlEntries):
+    """What the reader of the stream knows. The states are those of ``objects``, which the recorder writes behind the
+    reader's steps; ``older`` and ``objects`` give none, so that no list of them is in memory."""
 
     def __init__(self, connection: apsw.Connection, incarnations: Incarnations) -> None:
-        self._connection = connection
+        super().__init__(connection)
         self._incarnations = incarnations
 
     def get(self, key: str) -> Known | None:
-        found = self._connection.execute(_GET, (key,)).fetchone()
-        if found is None:
-            return None
-        known = _known(*found)
-        if known.deleted or (incarnation := self._incarnations.find(key, known.uid)) is None:
+        known = super().get(key)
+        if known is None or known.deleted or (incarnation := self._incarnations.find(key, known.uid)) is None:
             return known
         return replace(known, state=incarnation.state)
 
     def put(self, key: str, known: Known) -> None:
-        *columns, _ = astuple(known)
-        self._connection.execute(_PUT, (key, *columns))
-
-    def drop(self, key: str) -> None:
-        self._connection.execute("DELETE FROM known WHERE key = ?", (key,))
-
-    def older(self, partition: str, sequence: int) -> Iterable[tuple[str, Known]]:
-        found: Any = self._connection.execute(_OLDER, (partition, sequence)).fetchall()
-        return [(key, _known(*columns)) for key, *columns in found]
-
-    def objects(self) -> Iterable[tuple[str, Known]]:
-        return ((key, _known(*columns)) for key, *columns in self._connection.execute(_OBJECTS))
-
-    def notes(self) -> bytes:
-        return bytes(self._connection.execute("SELECT notes FROM history").get)
-
-    def save(self, notes: bytes) -> None:
-        self._connection.execute("UPDATE history SET notes = ?", (notes,))
-
-
-def _known(*columns: Any) -> Known:
-    known = Known(*columns)
-    return replace(known, deleted=bool(known.deleted))
+        super().put(key, replace(known, state=b""))
 
 
 # ── Objects ──────────────────────────────────────────────────────────────────

@@ -91,7 +91,7 @@ class MemoryStore:
         self._notes = notes
 
 
-_TABLES = """
+TABLES = """
 CREATE TABLE IF NOT EXISTS known (
     key TEXT PRIMARY KEY, uid TEXT NOT NULL, sequence INTEGER NOT NULL, id TEXT NOT NULL, partition TEXT NOT NULL,
     term INTEGER NOT NULL, snapshot TEXT NOT NULL, counted TEXT NOT NULL, deleted INTEGER NOT NULL,
@@ -111,40 +111,12 @@ _OBJECTS = _SELECT + "NOT deleted ORDER BY key"
 _PUT = "INSERT OR REPLACE INTO known VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 
 
-class SqliteStore:
-    """A file of SQLite. ``with store.transaction():`` around the records of a batch and the position behind them::
+class SqlEntries:
+    """A StateStore in the tables ``TABLES`` of a database of SQLite, whose transactions are its owner's."""
 
-        with store.transaction():
-            for event in batch:
-                handle(reader.apply(event))
-            store.position = b"..."  # the offsets behind the batch
-
-    Tables of your own in the same file (``connection``) change in the same transaction."""
-
-    def __init__(self, path: Path | str) -> None:
-        """Makes the file, with mode 0600, if it is not there or empty. Raises sqlite3.Error and OSError."""
-        import sqlite3  # Whoever has another store does without it.
-
-        if path != ":memory:":
-            file = Path(path)
-            file.touch(0o600)
-            if not file.stat().st_size:
-                file.chmod(0o600)
-        self.connection = sqlite3.connect(path, isolation_level=None)
-        self.connection.execute("PRAGMA journal_mode = WAL")
-        self.connection.executescript(_TABLES)
-
-    @contextmanager
-    def transaction(self) -> Iterator[None]:
-        """Durable at its end, or without effect. A reader whose transaction failed is made anew: it has notes of what
-        was rolled back."""
-        self.connection.execute("BEGIN IMMEDIATE")
-        try:
-            yield
-        except BaseException:
-            self.connection.execute("ROLLBACK")
-            raise
-        self.connection.execute("COMMIT")
+    def __init__(self, connection: Any) -> None:
+        """``connection``: of sqlite3, or of apsw."""
+        self.connection = connection
 
     @property
     def position(self) -> bytes:
@@ -167,12 +139,10 @@ class SqliteStore:
         self.connection.execute("DELETE FROM known WHERE key = ?", (key,))
 
     def older(self, partition: str, sequence: int) -> Iterable[tuple[str, Known]]:
-        found = self.connection.execute(_OLDER, (partition, sequence))
-        return [_known(*each) for each in found.fetchall()]
+        return [_known(*each) for each in self.connection.execute(_OLDER, (partition, sequence))]
 
     def objects(self) -> Iterable[tuple[str, Known]]:
-        for each in self.connection.execute(_OBJECTS):
-            yield _known(*each)
+        return (_known(*each) for each in self.connection.execute(_OBJECTS))
 
     def notes(self) -> bytes:
         (found,) = self.connection.execute("SELECT notes FROM reader").fetchone()
@@ -180,6 +150,42 @@ class SqliteStore:
 
     def save(self, notes: bytes) -> None:
         self.connection.execute("UPDATE reader SET notes = ?", (notes,))
+
+
+class SqliteStore(SqlEntries):
+    """A file of SQLite. ``with store.transaction():`` around the records of a batch and the position behind them::
+
+        with store.transaction():
+            for event in batch:
+                handle(reader.apply(event))
+            store.position = b"..."  # the offsets behind the batch
+
+    Tables of your own in the same file (``connection``) change in the same transaction."""
+
+    def __init__(self, path: Path | str) -> None:
+        """Makes the file, with mode 0600, if it is not there or empty. Raises sqlite3.Error and OSError."""
+        import sqlite3  # Whoever has another store does without it.
+
+        if path != ":memory:":
+            file = Path(path)
+            file.touch(0o600)
+            if not file.stat().st_size:
+                file.chmod(0o600)
+        super().__init__(sqlite3.connect(path, isolation_level=None))
+        self.connection.execute("PRAGMA journal_mode = WAL")
+        self.connection.executescript(TABLES)
+
+    @contextmanager
+    def transaction(self) -> Iterator[None]:
+        """Durable at its end, or without effect. A reader whose transaction failed is made anew: it has notes of what
+        was rolled back."""
+        self.connection.execute("BEGIN IMMEDIATE")
+        try:
+            yield
+        except BaseException:
+            self.connection.execute("ROLLBACK")
+            raise
+        self.connection.execute("COMMIT")
 
     def close(self) -> None:
         self.connection.close()

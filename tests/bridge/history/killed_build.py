@@ -19,7 +19,7 @@ from bridge.history.recorder import HistoryBounds
 from tests.bridge.history.streams import Stream, build
 
 BOUNDS = HistoryBounds(keep=30, max_bytes=1 << 40)
-TABLES = ("history", "resources", "coverage", "objects", "steps", "gaps", "notices", "known")
+TABLES = ("history", "resources", "coverage", "objects", "steps", "gaps", "known", "reader")
 EVERY = 5
 """Statements between two kills."""
 
