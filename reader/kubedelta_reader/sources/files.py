@@ -216,9 +216,8 @@ class FileLines:
         return parts, self._file
 
     def _begins(self, part: ClosedPart, place: Place) -> bool:
-        with suppress(*DAMAGED):
-            return _digest(self._first_line(part)) == place.file
-        return False
+        line = self._first_line(part)
+        return line is not None and _digest(line) == place.file
 
     def lines(self) -> Iterator[bytes | None]:
         """From the end of the previous call to the present end; the first call begins with the oldest part. Raises
@@ -330,9 +329,7 @@ class FileLines:
         # gzip keeps the time of the file, and logrotate's names say nothing; lumberjack does not, and its names do.
         if not part.packed or not (part.is_own or int(part.status.st_mtime) == int(status.st_mtime)):
             return False
-        with suppress(*DAMAGED):
-            return self._first_line(part) == first_line(fd)
-        return False
+        return self._first_line(part) == first_line(fd)
 
     # ── Closed parts ─────────────────────────────────────────────────────────
 
@@ -353,9 +350,12 @@ class FileLines:
         if self._hold is not None:
             self._hold(self._unread[0].path if self._unread else None)
 
-    def _first_line(self, part: ClosedPart) -> bytes:
-        line, _ = next(self.part_lines(part), (None, 0))
-        return line or b""
+    def _first_line(self, part: ClosedPart) -> bytes | None:
+        """None for a part that is damaged before its end."""
+        with suppress(*DAMAGED):
+            line, _ = next(self.part_lines(part), (None, 0))
+            return line or b""
+        return None
 
     def part_lines(self, part: ClosedPart, offset: int = 0) -> Iterator[tuple[bytes | None, int]]:
         """From an offset on, with their lengths. Raises OSError, ``lines.DAMAGED``."""
