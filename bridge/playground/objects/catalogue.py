@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
+import msgspec
+
 from bridge.model.resource import Resource
 
 EVERY_VERB = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
@@ -22,16 +24,15 @@ class Subresource:
     version: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class PrinterColumn:
-    """A column of the tables that kubectl prints."""
+class PrinterColumn(msgspec.Struct, frozen=True):
+    """A column of the tables that kubectl prints, as a CustomResourceDefinition has it."""
 
     name: str
     type: str = "string"
     format: str = ""
     priority: int = 0
     """Above 0 for a column that only ``-o wide`` shows."""
-    path: str = ""
+    path: str = msgspec.field(name="jsonPath", default="")
     """The JSONPath of its cells, in a custom kind."""
 
 

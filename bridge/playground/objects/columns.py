@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from operator import itemgetter
 from typing import Any, TypeAlias
 
@@ -68,14 +68,12 @@ def _units(count: int, unit: str, rest: int, smaller: str) -> str:
     return f"{count}{unit}{rest}{smaller}" if rest else f"{count}{unit}"
 
 
+@dataclass(frozen=True, slots=True)
 class _Shown:
     """An object, read for its cells. A missing member is what Go has for it: an empty text, 0, no items."""
 
-    __slots__ = ("manifest", "now")
-
-    def __init__(self, manifest: Mapping[str, Any], now: datetime) -> None:
-        self.manifest = manifest
-        self.now = now
+    manifest: Mapping[str, Any]
+    now: datetime
 
     def at(self, path: str, missing: Any = None) -> Any:
         """``missing`` where there is no such member. Names without dots are parts of the path."""
@@ -90,7 +88,7 @@ class _Shown:
         return self.age_of(self.at(path))
 
     def age_of(self, time: str | None) -> str:
-        return _UNKNOWN if not time else human_duration((self.now - _moment(time)).total_seconds())
+        return _UNKNOWN if not time else human_duration((self.now - datetime.fromisoformat(time)).total_seconds())
 
     @property
     def name(self) -> str:
@@ -104,11 +102,6 @@ class _Shown:
     def condition(self, name: str) -> str:
         """The status of a condition; "" without it."""
         return next((each["status"] for each in self.at("status.conditions", []) if each["type"] == name), "")
-
-
-def _moment(time: str) -> datetime:
-    found = datetime.fromisoformat(time)
-    return found if found.tzinfo else found.replace(tzinfo=UTC)
 
 
 # ── Columns of custom kinds ──────────────────────────────────────────────────
@@ -195,7 +188,7 @@ def _json_cell(type_: str, shown: _Shown, path: list[_Walk]) -> Cell:
         case "date" if isinstance(value, str):
             try:
                 return shown.age_of(value)
-            except ValueError:
+            except (TypeError, ValueError):  # A time without an offset is none.
                 return _INVALID
     return None
 
@@ -337,7 +330,7 @@ def _job(job: _Shown) -> list[Cell]:
     began, ended = job.at("status.startTime"), job.at("status.completionTime")
     duration = job.age_of(began) if began else ""
     if began and ended:
-        duration = human_duration((_moment(ended) - _moment(began)).total_seconds())
+        duration = human_duration((datetime.fromisoformat(ended) - datetime.fromisoformat(began)).total_seconds())
     reached = ["Complete", "Failed", "Suspended", "FailureTarget", "SuccessCriteriaMet"]
     states = [each for each in reached if job.condition(each) == "True"]
     if job.is_deleted and not {"Complete", "Failed"} & set(states):
@@ -356,13 +349,13 @@ def _service(service: _Shown) -> list[Cell]:
             outside = service.at("spec.externalName", "")
         case _:
             outside = _UNKNOWN
-    ports = [
-        f"{each['port']}:{each['nodePort']}/{each['protocol']}"
-        if each.get("nodePort")
-        else f"{each['port']}/{each['protocol']}"
-        for each in service.at("spec.ports", [])
-    ]
-    return [(service.at("spec.clusterIPs") or [_NONE])[0], outside, ",".join(ports)]
+    ports = ",".join(map(_port, service.at("spec.ports", [])))
+    return [(service.at("spec.clusterIPs") or [_NONE])[0], outside, ports]
+
+
+def _port(port: Any) -> str:
+    node = f":{port['nodePort']}" if port.get("nodePort") else ""
+    return f"{port['port']}{node}/{port['protocol']}"
 
 
 def _addresses(balanced: _Shown) -> str:
@@ -427,7 +420,7 @@ def _claim(claim: _Shown) -> list[Cell]:
 
 def _class(claimed: _Shown) -> str:
     annotated = claimed.at("metadata.annotations", {}).get("volume.beta.kubernetes.io/storage-class")
-    return annotated or claimed.at("spec.storageClassName", "")
+    return str(annotated or claimed.at("spec.storageClassName", ""))
 
 
 def _modes(modes: list[str]) -> str:

@@ -6,6 +6,8 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+import msgspec
+
 from bridge.playground.http.errors import invalid
 from bridge.playground.objects.catalogue import EVERY_VERB, Kind, PrinterColumn, Subresource
 from bridge.playground.objects.objects import Manifest
@@ -37,23 +39,19 @@ def kind_of(manifest: Manifest) -> Kind:
         verbs=EVERY_VERB,
         subresources=(Subresource("status", names["kind"], ("get", "patch", "update")),) if with_status else (),
         status_versions=with_status,
-        columns={each["name"]: _columns(each) for each in served},
+        columns={each["name"]: _columns(manifest["metadata"]["name"], each) for each in served},
         custom=True,
         hash_version=stored,
     )
 
 
-def _columns(version: Mapping[str, Any]) -> tuple[PrinterColumn, ...]:
-    return tuple(
-        PrinterColumn(
-            str(each.get("name") or ""),
-            str(each.get("type") or ""),
-            str(each.get("format") or ""),
-            int(each.get("priority") or 0),
-            str(each.get("jsonPath") or ""),
-        )
-        for each in version.get("additionalPrinterColumns") or ()
-    )
+def _columns(definition: str, version: Mapping[str, Any]) -> tuple[PrinterColumn, ...]:
+    """Raises StatusError (422)."""
+    try:
+        return msgspec.convert(version.get("additionalPrinterColumns") or (), tuple[PrinterColumn, ...])
+    except msgspec.ValidationError as error:
+        causes = [("FieldValueInvalid", f"Invalid value: {error}", "spec.versions.additionalPrinterColumns")]
+        raise invalid(GROUP, "CustomResourceDefinition", definition, causes) from error
 
 
 def established(manifest: Manifest, now: str) -> Manifest:
