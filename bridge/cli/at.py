@@ -24,12 +24,12 @@ import msgspec
 
 from bridge.cli.arguments import UsageError
 from bridge.cli.exits import CommandEnds, Exit
-from bridge.cli.history import Target, objects_of, opened, past_point, targets_of
+from bridge.cli.history import Target, objects_of, opened, past_point, shown, targets_of
 from bridge.cli.manifests import as_yaml, manifest_in, state_as_yaml
 from bridge.cli.process import handle_signals
 from bridge.cli.terminal import complain, flush, plain, pretty, say, size, table
 from bridge.history import HistoryFile, NotInHistory, PastPoint, StateAt
-from bridge.history.names import KeptResource
+from bridge.history.names import KeptResource, meant
 from bridge.history.points import in_words
 from bridge.history.restore import CannotBeRestored, Restored, restored
 from bridge.model.formats.object_paths import ObjectName
@@ -116,7 +116,7 @@ def _seen(file: Path | None, point: str, namespace: str | None) -> Iterator[_The
 
 
 def _get(then: _Then, targets: Sequence[Target], form: str | None, labels: str, fields: str) -> int:
-    asked = [_Asked(then.history.meant(resource)[0], name) for resource, name in targets]
+    asked = [_Asked(meant(resource, then.history.resources)[0], name) for resource, name in targets]
     chosen = _chosen(then, asked, labels, fields) if labels or fields else None
     printed = _Printed()
     found = printed.noted(
@@ -249,8 +249,7 @@ class _Clock:
 
     def until(self, micros: int) -> float:
         """Seconds until a time, in microseconds since 1970."""
-        later = micros / 1_000_000 - self.now().timestamp()
-        return max(0.0, later / self._speed)
+        return max(0.0, (micros / 1_000_000 - self.now().timestamp()) / self._speed)
 
 
 async def _serve(then: _Then, speed: float, reading: ExitStack) -> None:
@@ -353,7 +352,9 @@ def restore(
     for number, (state, made, doubts) in enumerate(manifests):
         if number:
             say("---")
-        _print_manifest(state, made, doubts)
+        for line in (_title(state), *doubts, *made.notes):
+            say(f"# {plain(line)}")
+        say(as_yaml(made.manifest))
         for doubt in doubts:
             complain(plain(doubt))
     return Exit.UNCERTAIN if any(doubts for *_, doubts in manifests) else Exit.OK
@@ -362,7 +363,7 @@ def restore(
 def _restored_state(then: _Then, resource: str, name: str) -> StateAt:
     """Raises NotInHistory, and UsageError where the name is in several namespaces."""
     then.history.expect_known(resource, name, then.namespace)
-    (kept,) = then.history.meant(resource)
+    (kept,) = meant(resource, then.history.resources)
     found = list(then.states(kept.name, name))
     if len(found) > 1:
         places = ", ".join(ObjectName.of(each.key).namespace for each in found)
@@ -390,11 +391,4 @@ def _doubts(state: StateAt) -> list[str]:
 
 
 def _title(state: StateAt) -> str:
-    name = ObjectName.of(state.key)
-    return f"{name.resource} {name.key}, version {state.version}, seen at {in_words(state.time)}"
-
-
-def _print_manifest(state: StateAt, made: Restored, doubts: Sequence[str]) -> None:
-    for line in (_title(state), *doubts, *made.notes):
-        say(f"# {plain(line)}")
-    say(as_yaml(made.manifest))
+    return f"{shown(state.key)}, version {state.version}, seen at {in_words(state.time)}"

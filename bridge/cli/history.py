@@ -30,6 +30,7 @@ from bridge.history.actors.joining import Made, StepOfObject, made_by
 from bridge.history.compare import StatePair, compared
 from bridge.history.file import KnownGap, StateAt
 from bridge.history.points import in_words
+from bridge.history.recorder import RECORDS
 from bridge.model.change import Op
 from bridge.model.formats.content import Include
 from bridge.model.formats.object_paths import ObjectName
@@ -70,11 +71,6 @@ Target: TypeAlias = tuple[str, str | None]
 # ── history ──────────────────────────────────────────────────────────────────
 
 _SIGNS: dict[str, str] = {op: op.sign for op in Op}
-_HOW = {
-    "listed": "with all objects of that time",
-    "snapshot": "with all objects of that time",
-    "records": "with those objects alone that changed since",
-}
 
 
 def show(
@@ -83,14 +79,15 @@ def show(
     """``words``: objects, as for kubectl. ``form``: ``diff``, ``yaml``, ``json``, or None for a line for each step.
     ``actors``: a file of ``kubedelta actors``."""
     objects = objects_of("history", words)
-    lines = StepLines(Colours(on=False) if form == "yaml" else Colours.of_output(), form)
+    paint = Colours(on=False).paint if form == "yaml" else Colours.of_output().paint
     with opened(file) as history:
         steps = partial(_steps, history, objects, namespace)
         makers = repeat(None) if actors is None else _makers(steps(), actors)
         for (step, last, missing), made in zip(steps(), makers, strict=False):
             if last is None and form is None:
-                say_escaped(lines.title(step, _told_since(history, step)))
-            say_escaped(lines.of(step, missing, made))
+                since = paint(f"uid {step.uid}; {_told_since(history, step)}", "dim")
+                say_escaped(f"{paint(shown(step.key), 'cyan')} {since}")
+            say_escaped(_step_text(step, missing, made, form, paint))
     return Exit.OK
 
 
@@ -156,7 +153,10 @@ def objects_of(command: str, words: Sequence[str]) -> Sequence[tuple[str, str]]:
 
 def _told_since(history: HistoryFile, step: HistoryStep) -> str:
     told = [each for each in history.coverage() if each.resource == ObjectName.of(step.key).resource]
-    words = [f"told since {in_words(each.time)} {_HOW[each.how]}" for each in told]
+    which = {RECORDS: "those objects alone that changed since"}
+    words = [
+        f"told since {in_words(each.time)} with {which.get(each.how, 'all objects of that time')}" for each in told
+    ]
     if history.since:
         words.append(f"what was before {in_words(history.since)} is trimmed")
     return "; ".join(words)
@@ -172,45 +172,35 @@ def _missing(step: HistoryStep, last: HistoryStep | None, gaps: Sequence[KnownGa
     return "; ".join(found)
 
 
-class StepLines:
-    """Prints steps. Every text of the stream is escaped before it is coloured."""
+def _step_text(step: HistoryStep, missing: str, made: Made | None, form: str | None, paint: Paint) -> str:
+    if form == "json":
+        return _json(_document(step, missing, made))
+    warning = f"! steps may be missing: {missing}" if missing else ""
+    head = "\n".join(filter(None, (paint(warning, "red"), _step_line(step, made, paint, with_paths=form is None))))
+    if form == "yaml":
+        comments = "\n".join(f"# {line}" for line in head.split("\n"))
+        return f"---\n{comments}\n{state_as_yaml(step.state)}"
+    if form == "diff":
+        return "\n".join([head, *unified(step.before, step.state, paint)])
+    return head
 
-    def __init__(self, colours: Colours, form: str | None) -> None:
-        self._paint = colours.paint
-        self._form = form
 
-    def title(self, step: HistoryStep, since: str) -> str:
-        return f"{self._paint(_shown(step.key), 'cyan')} {self._paint(f'uid {step.uid}; {since}', 'dim')}"
-
-    def of(self, step: HistoryStep, missing: str, made: Made | None) -> str:
-        if self._form == "json":
-            return _json(_document(step, missing, made))
-        warning = f"! steps may be missing: {missing}" if missing else ""
-        head = "\n".join(filter(None, (self._paint(warning, "red"), self._head(step, made))))
-        if self._form == "yaml":
-            comments = "\n".join(f"# {line}" for line in head.split("\n"))
-            return f"---\n{comments}\n{state_as_yaml(step.state)}"
-        if self._form == "diff":
-            return "\n".join([head, *unified(step.before, step.state, self._paint)])
-        return head
-
-    def _head(self, step: HistoryStep, made: Made | None) -> str:
-        paint = self._paint
-        parts = [
-            paint(in_words(step.time), "dim"),
-            paint(f"{_SIGNS.get(step.op, '*')} {step.op:<7}", colour_of(step.op)),
-        ]
-        if step.version:
-            parts.append(paint(f"@{step.version}", "dim"))
-        if step.evidence not in ("", "watched"):
-            parts.append(paint(step.evidence, "dim"))
-        if self._form is None and step.before is not None:
-            parts.append(paint(", ".join(changed(step.before, step.state)), "plain"))
-        if managers := _managers(step.managers):
-            parts.append(paint(f"by {', '.join(managers)}", "cyan"))
-        if made is not None:
-            parts.append(paint(_user(made), "cyan"))
-        return " ".join(filter(None, parts))
+def _step_line(step: HistoryStep, made: Made | None, paint: Paint, *, with_paths: bool) -> str:
+    parts = [
+        paint(in_words(step.time), "dim"),
+        paint(f"{_SIGNS.get(step.op, '*')} {step.op:<7}", colour_of(step.op)),
+    ]
+    if step.version:
+        parts.append(paint(f"@{step.version}", "dim"))
+    if step.evidence not in ("", "watched"):
+        parts.append(paint(step.evidence, "dim"))
+    if with_paths and step.before is not None:
+        parts.append(paint(", ".join(changed(step.before, step.state)), "plain"))
+    if managers := _managers(step.managers):
+        parts.append(paint(f"by {', '.join(managers)}", "cyan"))
+    if made is not None:
+        parts.append(paint(_user(made), "cyan"))
+    return " ".join(filter(None, parts))
 
 
 def _user(made: Made) -> str:
@@ -220,7 +210,7 @@ def _user(made: Made) -> str:
     return f"likely user {known}" if made.join is Join.WINDOW else f"user {known}"
 
 
-def _managers(managers: str) -> Sequence[str]:
+def _managers(managers: bytes) -> Sequence[str]:
     found: Any = msgspec.json.decode(managers) if managers else []
     names = [
         (str(each.get("manager", "")), each.get("subresource", "")) for each in found or () if isinstance(each, dict)
@@ -237,7 +227,7 @@ def _document(step: HistoryStep, missing: str, made: Made | None) -> dict[str, A
         "sequence": step.sequence,
         "op": step.op,
         "evidence": step.evidence,
-        "managers": msgspec.Raw(step.managers.encode() or b"null"),
+        "managers": msgspec.Raw(step.managers or b"null"),
         "changed": None if step.before is None else changed(step.before, step.state),
         "missing": missing,
         "actor": None if made is None else {"join": made.join, "request": made.actor},
@@ -277,11 +267,8 @@ def _pair_lines(pair: StatePair, form: str | None, paint: Paint) -> Iterator[str
         return
     yield _pair_line(pair, paint, with_paths=form is None)
     if form == "diff":
-        yield from unified(_state(pair.before), _state(pair.after), paint)
-
-
-def _state(found: StateAt | None) -> bytes | None:
-    return None if found is None else found.state
+        was, now = (None if each is None else each.state for each in pair)
+        yield from unified(was, now, paint)
 
 
 def _pair_line(pair: StatePair, paint: Paint, *, with_paths: bool) -> str:
@@ -289,7 +276,7 @@ def _pair_line(pair: StatePair, paint: Paint, *, with_paths: bool) -> str:
     op = "added" if pair.before is None else "deleted" if pair.after is None else "updated"
     parts = [
         paint(_SIGNS[op], colour_of(op)),
-        paint(_shown(there[0].key), "cyan"),
+        paint(shown(there[0].key), "cyan"),
         paint(" → ".join(f"@{each.version}" for each in there), "dim"),
     ]
     if with_paths and pair.before is not None and pair.after is not None:
@@ -340,6 +327,7 @@ def _json(document: Any) -> str:
     return escaped(msgspec.json.encode(document).decode(errors="replace"))
 
 
-def _shown(key: str) -> str:
+def shown(key: str) -> str:
+    """kubectl's name of the resource, and the object's."""
     name = ObjectName.of(key)
     return f"{name.resource} {name.key}"

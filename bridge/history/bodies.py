@@ -20,7 +20,6 @@ from bridge.views.differences import differences
 
 FULL_EVERY = 16
 """Steps of an object: the state of each is at most so many patches away."""
-_PATCH = (Include.PATCH,)
 _decode = msgspec.json.Decoder().decode
 _encode = msgspec.json.Encoder().encode
 
@@ -35,7 +34,7 @@ class WayBack(NamedTuple):
 
 def way_back(state: bytes, before: bytes, *, whole: bool) -> WayBack:
     """``whole``: it is time for one."""
-    patch = None if whole else differences(state, before, _PATCH).patch
+    patch = None if whole else differences(state, before, (Include.PATCH,)).patch
     if patch is None or len(patch) >= len(before):
         return WayBack(True, before)
     return WayBack(False, patch)

@@ -25,9 +25,7 @@ from bridge.model.primitives.printable import counted
 
 
 @dataclass(frozen=True, slots=True)
-class StateAt:
-    """An object that existed at a point, and its state there."""
-
+class _Told:
     key: str
     """``<cluster>/<group>/<resource>/<namespace>/<name>``, the partition key of its events."""
     uid: str
@@ -40,34 +38,31 @@ class StateAt:
     state: bytes
     """JSON, as the stream had it: what was redacted is redacted. Empty where the stream has no states."""
     blind: int | None
-    """As in HistoryStep, of the step that brought the state."""
+    """None for a step that the bridge saw happen. Otherwise it was found by a comparison, and may have happened at any
+    time since this one; steps between may be missing."""
+
+
+@dataclass(frozen=True, slots=True)
+class StateAt(_Told):
+    """An object that existed at a point, and its state there. ``blind``: of the step that brought it."""
+
     uncertain: str
     """Why the object may have had another state, or may have been gone; empty where it is certain."""
 
 
 @dataclass(frozen=True, slots=True)
-class HistoryStep:
-    """A change of an object, as a record told it."""
+class HistoryStep(_Told):
+    """A change of an object, as a record told it. ``state``: behind the step; of a delete the last one."""
 
-    key: str
-    uid: str
-    version: str
-    sequence: int
-    time: int
     op: str
     """``added``, ``updated``, ``deleted``, or ``sync``: told again, without a change or after one that was missed."""
     evidence: str
     """That of the record (docs/events.md); of a delete also ``replaced`` (another object has the name) and ``swept`` (a
     snapshot had the object no more)."""
-    managers: str
+    managers: bytes
     """JSON: the field managers that made the change; empty where the stream does not tell them."""
-    state: bytes
-    """Behind the step; of a delete the last one."""
     before: bytes | None
     """None for the first step that the file has of the object, and in ``changes``."""
-    blind: int | None
-    """None for a step that the bridge saw happen. Otherwise it was found by a comparison, and may have happened at any
-    time since this one; steps between may be missing."""
 
 
 class KnownGap(NamedTuple):
@@ -185,10 +180,6 @@ class HistoryFile:
         for resource, time, how in self._connection.execute("SELECT resource, time, how FROM coverage"):
             yield ToldSince(names[resource], time, how)
 
-    def meant(self, resource: str) -> Sequence[KeptResource]:
-        """By kubectl's name, in each cluster of the file. Raises NotInHistory."""
-        return meant(resource, self.resources)
-
     def gaps(self, key: str = "") -> Sequence[KnownGap]:
         """In the order of their times. ``key``: those alone that are about this object."""
         rows = self._connection.execute(
@@ -203,7 +194,7 @@ class HistoryFile:
     def bound(self, point: PastPoint) -> PointBound:
         """Raises NotInHistory for a point before the beginning."""
         if point.resource:
-            kept = self.meant(point.resource)[0]
+            kept = meant(point.resource, self.resources)[0]
             found = self._found_version(kept, point.version)
             others = f"other resources are as the bridge saw them at {in_words(found.time)}"
             if point.version > found.newest:
@@ -268,13 +259,13 @@ class HistoryFile:
         for object, of, space, name, uid, newest, step, sequence, time, op, evidence, version, managers, blind in rows:
             key = kept[of].key(space, name)
             state, _ = self._state(object, newest, step, time)
-            yield HistoryStep(key, uid, version, sequence, time, op, evidence, _text(managers), state, None, blind)
+            yield HistoryStep(key, uid, version, sequence, time, state, blind, op, evidence, managers or b"", None)
 
     def steps(self, resource: str, name: str, namespace: str | None = None) -> Iterator[HistoryStep]:
         """The steps of the objects of this name, one incarnation behind the other, each in its order. As for kubectl,
         an object without a namespace is in each. Raises NotInHistory as ``expect_known`` does."""
         self.expect_known(resource, name, namespace)
-        for each in self.meant(resource):
+        for each in meant(resource, self.resources):
             rows = self._connection.execute(
                 "SELECT id, namespace, uid, state FROM objects WHERE resource = ? AND name = ?"
                 " AND (? IS NULL OR namespace IN (?, '')) ORDER BY namespace, id",
@@ -286,7 +277,7 @@ class HistoryFile:
     def expect_known(self, resource: str, name: str | None, namespace: str | None = None) -> None:
         """Raises NotInHistory for a resource, or a name of an object, that the file never had, with those that it
         has."""
-        kept = self.meant(resource)
+        kept = meant(resource, self.resources)
         if name is None:
             return
         there = "SELECT DISTINCT namespace FROM objects WHERE resource = ? AND name = ?"
@@ -348,13 +339,13 @@ class HistoryFile:
     def _cuts(self, point: PastPoint, resource: str | None) -> Sequence[tuple[KeptResource, _Cut]]:
         """Of each resource that is asked for; None: of all. Raises NotInHistory for a point before the beginning."""
         self._expect_reached(point.time)
-        asked = self.resources if resource is None else self.meant(resource)
+        asked = self.resources if resource is None else meant(resource, self.resources)
         return [(each, self._cut(point, each)) for each in asked]
 
     def _cut(self, point: PastPoint, kept: KeptResource) -> _Cut:
         """Raises NotInHistory for a version before the beginning."""
         if point.resource:
-            by = self.meant(point.resource)
+            by = meant(point.resource, self.resources)
             mine = next((each for each in by if each.cluster == kept.cluster), by[0])
             time, epoch, _ = self._found_version(mine, point.version)
             if mine.id != kept.id:
@@ -366,7 +357,8 @@ class HistoryFile:
     def _scanned_version(self, kept: KeptResource, version: int) -> _FoundVersion:
         """Reads all steps of the resource."""
         execute = self._connection.execute
-        epoch = execute("SELECT max(time) FROM gaps WHERE id LIKE ? ESCAPE '\\'", (f"epoch/{_like(kept)}/%",)).get or 0
+        epochs = f"epoch/{kept.group or 'core'}/{kept.plural}/*"
+        epoch = execute("SELECT max(time) FROM gaps WHERE id GLOB ?", (epochs,)).get or 0
         seen = (
             f"FROM steps JOIN objects o ON o.id = object WHERE o.resource = ? AND steps.time >= ? AND {_NUMBER}"
             " AND CAST(version AS INTEGER)"
@@ -422,7 +414,7 @@ def _told(
         states.append(state)
     for row, state in zip(rows, reversed(states), strict=True):
         _, _, version, sequence, time, op, evidence, managers, blind = row
-        yield HistoryStep(key, uid, version, sequence, time, op, evidence, _text(managers), state, before, blind)
+        yield HistoryStep(key, uid, version, sequence, time, state, blind, op, evidence, managers or b"", before)
         before = state
 
 
@@ -437,14 +429,6 @@ def _filters(namespace: str | None, name: str | None, *, everywhere: bool) -> tu
     asked = {"o.namespace IN (?, '')" if everywhere else "o.namespace = ?": namespace, "o.name = ?": name}
     given = {condition: value for condition, value in asked.items() if value is not None}
     return "".join(f" AND {condition}" for condition in given), (*given.values(),)
-
-
-def _like(kept: KeptResource) -> str:
-    return f"{kept.group or 'core'}/{kept.plural}".replace("_", "\\_")
-
-
-def _text(managers: bytes | None) -> str:
-    return "" if managers is None else managers.decode(errors="replace")
 
 
 class _GapData(msgspec.Struct):

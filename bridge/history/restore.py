@@ -24,50 +24,42 @@ from bridge.transform.redaction import is_digest
 
 Manifest: TypeAlias = dict[str, Any]
 
-_METADATA = (
-    "uid resourceVersion generation creationTimestamp deletionTimestamp deletionGracePeriodSeconds managedFields "
-    "selfLink"
-)
-_ANNOTATIONS = (
-    LAST_APPLIED,
-    "deployment.kubernetes.io/revision",
-    "deprecated.daemonset.template.generation",
-    "endpoints.kubernetes.io/last-change-trigger-time",
-    "pv.kubernetes.io/bind-completed",
-    "pv.kubernetes.io/bound-by-controller",
-    "volume.beta.kubernetes.io/storage-provisioner",
-    "volume.kubernetes.io/selected-node",
-    "volume.kubernetes.io/storage-provisioner",
-)
-_JOB_LABELS = ("controller-uid", "batch.kubernetes.io/controller-uid", "job-name", "batch.kubernetes.io/job-name")
 _OWNED: Final = {
-    "": (
-        *(f"metadata.{name}" for name in _METADATA.split()),
-        *(f"metadata.annotations['{name}']" for name in _ANNOTATIONS),
-        "metadata.ownerReferences",
-        "metadata.finalizers",
-        "status",
-    ),
-    "CertificateSigningRequest.certificates.k8s.io": tuple(
-        f"spec.{name}" for name in ("extra", "groups", "uid", "username")
-    ),
-    "Job.batch": tuple(
-        f"{place}labels['{name}']" for place in ("metadata.", "spec.template.metadata.") for name in _JOB_LABELS
-    ),
-    "Namespace": ("metadata.labels['kubernetes.io/metadata.name']", "spec.finalizers"),
-    "Node": ("spec.podCIDR", "spec.podCIDRs"),
-    "PersistentVolume": ("spec.claimRef.resourceVersion", "spec.claimRef.uid"),
-    "PersistentVolumeClaim": ("spec.volumeName",),
+    "": f"""
+        metadata.uid metadata.resourceVersion metadata.generation metadata.creationTimestamp metadata.deletionTimestamp
+        metadata.deletionGracePeriodSeconds metadata.managedFields metadata.selfLink metadata.ownerReferences
+        metadata.finalizers status
+        metadata.annotations['{LAST_APPLIED}']
+        metadata.annotations['deployment.kubernetes.io/revision']
+        metadata.annotations['deprecated.daemonset.template.generation']
+        metadata.annotations['endpoints.kubernetes.io/last-change-trigger-time']
+        metadata.annotations['pv.kubernetes.io/bind-completed']
+        metadata.annotations['pv.kubernetes.io/bound-by-controller']
+        metadata.annotations['volume.beta.kubernetes.io/storage-provisioner']
+        metadata.annotations['volume.kubernetes.io/selected-node']
+        metadata.annotations['volume.kubernetes.io/storage-provisioner']
+    """,
+    "CertificateSigningRequest.certificates.k8s.io": "spec.extra spec.groups spec.uid spec.username",
+    "Job.batch": """
+        metadata.labels['controller-uid'] metadata.labels['batch.kubernetes.io/controller-uid']
+        metadata.labels['job-name'] metadata.labels['batch.kubernetes.io/job-name']
+        spec.template.metadata.labels['controller-uid']
+        spec.template.metadata.labels['batch.kubernetes.io/controller-uid']
+        spec.template.metadata.labels['job-name'] spec.template.metadata.labels['batch.kubernetes.io/job-name']
+    """,
+    "Namespace": "metadata.labels['kubernetes.io/metadata.name'] spec.finalizers",
+    "Node": "spec.podCIDR spec.podCIDRs",
+    "PersistentVolume": "spec.claimRef.resourceVersion spec.claimRef.uid",
+    "PersistentVolumeClaim": "spec.volumeName",
     # Priority and preemption are of the class, and refused where the class has other ones.
-    "Pod": ("spec.ephemeralContainers", "spec.nodeName", "spec.preemptionPolicy", "spec.priority"),
-    "Service": ("spec.healthCheckNodePort", "spec.ports[*].nodePort"),
-    "ServiceAccount": ("secrets",),
+    "Pod": "spec.ephemeralContainers spec.nodeName spec.preemptionPolicy spec.priority",
+    "Service": "spec.healthCheckNodePort spec.ports[*].nodePort",
+    "ServiceAccount": "secrets",
 }
 """Paths by kind and group; those of "" are in every object."""
-_PATHS = {kind: tuple(FieldPath.parsed(path).steps for path in paths) for kind, paths in _OWNED.items()}
+_PATHS = {kind: tuple(FieldPath.parsed(path).steps for path in paths.split()) for kind, paths in _OWNED.items()}
 
 _INJECTED = re.compile("kube-api-access-[a-z0-9]{5}")
-_CONTAINERS = ("initContainers", "containers")
 
 
 class CannotBeRestored(Exception):
@@ -152,17 +144,13 @@ def _strip(manifest: Manifest, kind: str) -> None:
 
 def _strip_token(spec: Manifest) -> None:
     """Removes the volume that admission injects for the token of the service account, and its mounts."""
-    for holder, list_ in [(spec, "volumes"), *((_map(each), "volumeMounts") for each in _containers(spec))]:
+    containers = [*_list(spec.get("initContainers")), *_list(spec.get("containers"))]
+    for holder, list_ in [(spec, "volumes"), *((_map(each), "volumeMounts") for each in containers)]:
         if list_ in holder:
             kept = [each for each in _list(holder[list_]) if not _INJECTED.fullmatch(str(_map(each).get("name")))]
             holder[list_] = kept
             if not kept:
                 del holder[list_]
-
-
-def _containers(spec: Manifest) -> Iterator[Any]:
-    for name in _CONTAINERS:
-        yield from _list(spec.get(name))
 
 
 # ── Redacted values ──────────────────────────────────────────────────────────

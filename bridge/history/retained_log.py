@@ -25,11 +25,6 @@ from bridge.outbox.encryption import Cipher
 _BATCH = 1000
 
 
-class _Position(msgspec.Struct, frozen=True):
-    settled: int
-    """The sequence number of the last record that was read."""
-
-
 class RetainedLog(Source):
     """Changes of objects and gaps, in the order of the log. Records for single sinks are left out: replays, and what a
     changed selection makes."""
@@ -47,7 +42,7 @@ class RetainedLog(Source):
         return f"the log of {self._directory}, up to record {count}"
 
     async def resume(self, position: bytes) -> None:
-        self._settled = place_in(position, _Position).settled if position else 0
+        self._settled = place_in(position, int) if position else 0
 
     async def read(self) -> AsyncGenerator[Sequence[Record]]:
         while True:
@@ -61,7 +56,7 @@ class RetainedLog(Source):
 
     @property
     def position(self) -> bytes:
-        return msgspec.json.encode(_Position(self._settled))
+        return msgspec.json.encode(self._settled)
 
     @property
     def lost(self) -> bool:
