@@ -23,5 +23,8 @@ Invariants, each with its test:
   API server are printed. ``tests/bridge/history/actors/test_on_a_real_server.py``
 
 How it fails: where files of the audit log go before they are read, the end of the command says so and it exits 1. What
-no request made (an Event that expires, a node that a controller of the API server itself changes) has no actor.
+no request made (an Event that expires, a node that a controller of the API server itself changes) has no actor. A
+compressed part may unpack to a thousand times its size: its memory is bounded, by the longest line that is read (64
+MiB, in a few copies), and its time is not. Whoever can write such a part, in the API server's own folder, can also
+forge events or remove them, and holds up this process alone.
 """

@@ -293,7 +293,7 @@ class FileLines:
             parts = self._parts_of(self._path)
             newer = self._newer(parts)
             try:
-                file = self._path.open("rb")
+                file = _opened(self._path)
             except FileNotFoundError:
                 file = None
             # The file may have been closed as a part since the listing.
@@ -362,7 +362,7 @@ class FileLines:
         present: ClosedPart | None = part
         while present is not None:
             try:
-                file = present.path.open("rb")
+                file = _opened(present.path)
             except FileNotFoundError:  # Compressed since the listing, numbered anew, or removed.
                 present = self._present(part)
                 continue
@@ -380,6 +380,11 @@ class FileLines:
             if os.path.samestat(each.status, part.status) or (part.is_own and each.stem == part.stem):
                 return each
         return None
+
+
+def _opened(path: Path) -> BinaryIO:
+    """At once: where somebody has put a pipe in place of the file, it is an empty one. Raises OSError."""
+    return open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK))
 
 
 def _digest(first_line: bytes) -> str:

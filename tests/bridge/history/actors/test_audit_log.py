@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import gzip
+import os
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -10,6 +12,8 @@ import pytest
 from kubedelta_reader.sources import lines
 from kubedelta_reader.sources.files import FileSource
 from kubedelta_reader.sources.parts import timed_parts_of
+
+from tests.kit.deadlines import BUSY
 
 
 @pytest.fixture
@@ -134,3 +138,21 @@ async def test_a_line_that_is_too_long_is_passed_over(
     monkeypatch.setattr(lines, "MAX_LINE", 8)
     write(path, b"1\n" + b"x" * 100 + b"\n2\n")
     assert await rest(log) == [b"1", None, b"2"]
+
+
+async def test_a_pipe_in_place_of_the_file_holds_nobody_up(path: Path, log: FileSource) -> None:
+    write(path, b"1\n")
+    assert await rest(log) == [b"1"]
+    for time, content in (("10-00-00", b"2\n"), ("11-00-00", b"3\n")):
+        rotate(path, time)
+        write(path, content)
+    rotate(path, "12-00-00")
+    os.mkfifo(path)
+    async with asyncio.TaskGroup() as tasks:
+        reading = tasks.create_task(rest(log))
+        done, _ = await asyncio.wait([reading], timeout=2 * BUSY)
+        os.close(os.open(path, os.O_RDWR | os.O_NONBLOCK))  # Whoever waits for a writer goes on.
+    assert (reading.result(), done) == ([b"2", b"3"], {reading})
+    rotate(path, "13-00-00")
+    write(path, b"4\n")
+    assert await rest(log) == [b"4"]
