@@ -63,7 +63,8 @@ class Sender(ABC):
             self._trimmed = TrimmedForms(encode, includes=options.include is not None)
         self._count = count
         self.refused_together: Collection[object] = self._refusals.smaller
-        """Not empty while records of an earlier batch need care: then every batch goes through ``send``."""
+        """Not empty while records of an earlier batch need care: then every batch goes through ``send``. With
+        transactions, what ``Refusals`` knows, which outlives this sender; else ``BatchSender`` sets ids of its own."""
         self.in_flight = InFlightRecords()
 
     @abstractmethod
