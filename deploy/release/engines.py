@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -33,8 +34,10 @@ def build_image(engine: str, image: str, base: str, platforms: str, archive: Pat
             output = ("--output", f"type=oci,dest={archive}")
             run(["docker", "buildx", "build", "--platform", platforms, *chosen, *output, "--tag", image, "."])
         case _ if platforms:
-            run([engine, "build", "--platform", platforms, *chosen, "--manifest", image, "."])
-            run([engine, "manifest", "push", "--all", image, f"oci-archive:{archive}:{image}"])
+            # A list of its own: one that is there keeps its images, those of an earlier build.
+            images = f"{image}-{secrets.token_hex(4)}"
+            run([engine, "build", "--platform", platforms, *chosen, "--manifest", images, "."])
+            run([engine, "manifest", "push", "--all", "--rm", images, f"oci-archive:{archive}:{image}"])
         case "buildah":
             run(["buildah", "bud", "--layers", *chosen, "--tag", image, "."])
             run(["buildah", "push", image, f"oci-archive:{archive}:{image}"])

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from kubernetes_validate import utils as schemas
 
+from tests.cluster.build import cache_folder
 from tests.cluster.kube_client import KubeClient
 from tests.deploy.guide import Shell
 from tests.deploy.helm import EVERYTHING, REPLICAS, Helm, Manifest
@@ -33,7 +34,7 @@ def replicas(helm: Helm) -> list[Manifest]:
 
 @pytest.fixture(scope="session")
 def buildah(image_base_build: Path) -> Buildah:
-    return Buildah()
+    return Buildah(cache_folder() / "images")
 
 
 @pytest.fixture(scope="session")

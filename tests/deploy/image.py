@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tests.cluster.build import cache_folder
 from tests.cluster.recipes import IMAGE_BASE
 from tests.deploy.helm import ROOT, Manifest
 
@@ -31,17 +30,16 @@ PYTHONPATH=$(ls pip-*.whl) python -m pip install --quiet --root-user-action igno
 
 
 class Buildah:
-    """Its images are kept in the testbed's cache."""
+    """Its images are kept in a folder."""
 
-    def __init__(self) -> None:
-        self._folder = cache_folder() / "images"
-        self._folder.mkdir(parents=True, exist_ok=True)
-        storage = self._folder / "storage.conf"
+    def __init__(self, folder: Path) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        storage = folder / "storage.conf"
         self.environ = {**os.environ, "BUILDAH_ISOLATION": "chroot", "CONTAINERS_STORAGE_CONF": str(storage)}
         """With them, buildah has these images wherever it is called."""
         drivers = [chosen] if (chosen := self.environ.pop("STORAGE_DRIVER", None)) else ["overlay", "vfs"]
         for driver in drivers:
-            places = f'graphroot = "{self._folder / driver}"\nrunroot = "{self._folder / "run"}"\n'
+            places = f'graphroot = "{folder / driver}"\nrunroot = "{folder / "run"}"\n'
             storage.write_text(f'[storage]\ndriver = "{driver}"\n{places}')
             if subprocess.run(["buildah", "info"], env=self.environ, capture_output=True, check=False).returncode == 0:
                 return

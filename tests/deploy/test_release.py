@@ -6,11 +6,12 @@ import hashlib
 import json
 import os
 import re
+import secrets
 import shutil
 import subprocess
 import tarfile
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pytest
@@ -23,6 +24,8 @@ from deploy.release.notes import Notes, notes_of
 from deploy.release.obstacles import unfinished, unsigned, urls_of, version_of, wrong_versions
 from deploy.release.provenance import predicate
 from tests.deploy.helm import ROOT
+from tests.deploy.image import Buildah
+from tests.kit.deadlines import BUSY
 
 VERSION = version_of(ROOT)
 BASE = f"python:3.13-slim-trixie@sha256:{'0' * 64}"
@@ -180,6 +183,27 @@ def test_each_engine_builds_for_several_platforms_into_one_archive(engine: str, 
     assert str(archive) in ran[-1]
     assert all(command.startswith(f"{engine} ") for command in ran)
     assert archive_format(engine, platforms) == "oci-archive"
+
+
+def test_an_archive_has_no_image_of_an_earlier_build(image_base_build: Path, tmp_path: Path) -> None:
+    """Nor does an image of one platform, which has the same name, stand in the way."""
+    folder, archive = tmp_path / "tree", tmp_path / "image.tar"
+    environ = Buildah(tmp_path / "images").environ
+    folder.mkdir()
+    (folder / "Dockerfile").write_text("FROM scratch\nCOPY file /file\n")
+
+    def run(command: Sequence[str]) -> None:
+        subprocess.run(command, cwd=folder, env=environ, capture_output=True, timeout=60 * BUSY, check=True)
+
+    for platforms in ("", "linux/amd64,linux/arm64", "linux/amd64,linux/arm64"):
+        (folder / "file").write_text(secrets.token_hex())
+        build_image("buildah", "kubedelta:1", "", platforms, archive, run)
+    with tarfile.open(archive) as image:
+        [index] = json.load(image.extractfile("index.json"))["manifests"]  # type: ignore[arg-type]
+        blob = image.extractfile(f"blobs/{index['digest'].replace(':', '/')}")
+        assert blob is not None
+        images = json.load(blob)["manifests"]
+    assert sorted(each["platform"]["architecture"] for each in images) == ["amd64", "arm64"]
 
 
 def test_an_engine_that_is_missing_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
