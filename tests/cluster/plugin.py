@@ -39,6 +39,7 @@ RECIPE_OF_FIXTURE = {
     "prometheus_operator_build": recipes.PROMETHEUS_OPERATOR,
     "otel_collector_build": recipes.OTEL_COLLECTOR,
     "victoria_logs_build": recipes.VICTORIA_LOGS,
+    "registry_build": recipes.REGISTRY,
 }
 """A test that has one of these among its fixtures, or its fixtures' fixtures, needs what the recipe makes."""
 
@@ -199,6 +200,11 @@ def otel_collector_build(pytestconfig: pytest.Config) -> Path:
 @pytest.fixture(scope="session")
 def victoria_logs_build(pytestconfig: pytest.Config) -> Path:
     return _folder_of(recipes.VICTORIA_LOGS, pytestconfig)
+
+
+@pytest.fixture(scope="session")
+def registry_build(pytestconfig: pytest.Config) -> Path:
+    return _folder_of(recipes.REGISTRY, pytestconfig)
 
 
 @pytest.fixture(scope="session")

@@ -155,6 +155,9 @@ VICTORIA_LOGS = _go(
 )
 """A log store that also takes what Loki, Splunk and Elasticsearch take."""
 
+REGISTRY = _go("registry", "github.com/google/go-containerregistry", ".", output="registry")
+"""Takes and gives images and charts, by TLS."""
+
 PROMETHEUS_OPERATOR = _of_module(
     "prometheus-operator",
     "github.com/prometheus-operator/prometheus-operator",
@@ -168,4 +171,5 @@ IMAGE_BASE = Recipe("image-base", _version(_BASE, r"^TAG=(\S+)"), Group.IMAGE, (
 """The base of the image, since no image can be pulled. Its version is the tag that the Dockerfile names."""
 
 ALL = (ETCD, KAFKA, KUBERNETES, PROMTOOL, HELM, PROMETHEUS_OPERATOR, OTEL_COLLECTOR, VICTORIA_LOGS)
-"""Without the image's base, which few machines can make, and without Flink and Kafka Connect: one test needs each."""
+"""Without the image's base, which few machines can make, and without Flink, Kafka Connect and the registry: one test
+needs each."""

@@ -25,6 +25,7 @@ from deploy.release.obstacles import unfinished, unsigned, urls_of, version_of, 
 from deploy.release.provenance import predicate
 from tests.deploy.helm import ROOT
 from tests.deploy.image import Buildah
+from tests.deploy.registry import Registry
 from tests.kit.deadlines import BUSY
 
 VERSION = version_of(ROOT)
@@ -296,11 +297,21 @@ def test_an_unfinished_release_is_refused_and_nothing_is_made(tmp_path: Path) ->
     assert not dist.exists()
 
 
-def test_a_release_is_made_up_to_the_upload(helm_build: Path, image_environ: Mapping[str, str], tmp_path: Path) -> None:
-    dist = tmp_path / "dist"
-    made = _make(image_environ, f"DIST={dist}", f"HELM={helm_build / 'helm'}", "ENGINE=buildah", "ARGS=--trial")
+@pytest.fixture(scope="module")
+def trial(
+    helm_build: Path, image_environ: Mapping[str, str], tmp_path_factory: pytest.TempPathFactory
+) -> tuple[Path, list[str]]:
+    """The folder of a release that was made, and the commands that would publish it."""
+    dist = tmp_path_factory.mktemp("release") / "dist"
+    tools = (f"HELM={helm_build / 'helm'}", "ENGINE=buildah")
+    made = _make(image_environ, f"DIST={dist}", *tools, "ARGS=--trial")
     assert made.returncode == 0, made.stdout[-3000:] + made.stderr[-3000:]
+    _, uploads = made.stdout.split("nothing was uploaded. To publish it:\n")
+    return dist, uploads.splitlines()
 
+
+def test_a_release_is_made_up_to_the_upload(trial: tuple[Path, list[str]]) -> None:
+    dist, uploads = trial
     sums = dict(line.split("  ")[::-1] for line in (dist / "SHA256SUMS").read_text().splitlines())
     assert {file.name for file in dist.iterdir()} == {"SHA256SUMS", *sums}
     assert sums == {name: hashlib.sha256((dist / name).read_bytes()).hexdigest() for name in sums}
@@ -325,7 +336,40 @@ def test_a_release_is_made_up_to_the_upload(helm_build: Path, image_environ: Map
     assert json.loads((dist / "sbom.cdx.json").read_text())["metadata"]["component"]["version"] == VERSION
     assert (dist / "NOTES.md").read_text() == notes_of((ROOT / "CHANGELOG.md").read_text(), VERSION).text
 
-    _, uploads = made.stdout.split("nothing was uploaded. To publish it:\n")
-    assert [line.split()[0] for line in uploads.splitlines()] == ["uv", "skopeo", "helm", *["cosign"] * 3]
+    assert [line.split()[0] for line in uploads] == ["uv", "skopeo", "helm", *["cosign"] * 3]
     for name in (f"kubedelta-{VERSION}-py3-none-any.whl", f"kubedelta-{VERSION}.tgz", f"kubedelta-{VERSION}-image.tar"):
-        assert str(dist / name) in uploads
+        assert str(dist / name) in "\n".join(uploads)
+
+
+@pytest.mark.skipif(shutil.which("skopeo") is None, reason="there is no skopeo")
+def test_a_registry_has_what_the_printed_commands_upload(
+    trial: tuple[Path, list[str]], helm_build: Path, registry_build: Path, tmp_path: Path
+) -> None:
+    dist, uploads = trial
+    path = f"{helm_build}:{os.environ['PATH']}"
+    with Registry(tmp_path / "registry", registry_build) as registry:
+
+        def run(command: str) -> str:
+            ran = subprocess.run(
+                command.replace("REGISTRY", registry.address),
+                shell=True,
+                cwd=tmp_path,
+                env={**registry.environ, "PATH": path},
+                capture_output=True,
+                text=True,
+                timeout=120 * BUSY,
+                check=False,
+            )
+            assert ran.returncode == 0, f"{command}: {ran.stderr}"
+            return ran.stdout
+
+        for command in uploads:
+            if command.split()[0] in ("skopeo", "helm"):
+                run(command)
+        image = f"docker://REGISTRY/kubedelta:{VERSION}"
+        made = f"oci-archive:{dist / f'kubedelta-{VERSION}-image.tar'}"
+        assert run(f"skopeo inspect --raw {image}") == run(f"skopeo inspect --raw {made}")
+        run(f"skopeo copy --all {image} dir:pulled")  # Which compares every blob with its digest.
+        run(f"helm pull oci://REGISTRY/charts/kubedelta --version {VERSION}")
+    chart = f"kubedelta-{VERSION}.tgz"
+    assert (tmp_path / chart).read_bytes() == (dist / chart).read_bytes()
