@@ -27,19 +27,18 @@ class NotAnEvent(Exception):
     """A record of another program, or one that cannot be read. The message says what is missing."""
 
 
-class Event(msgspec.Struct, frozen=True, gc=False, kw_only=True):
-    """A record of a stream: a change of an object, or a notice about the stream."""
+class _Attributes(msgspec.Struct, frozen=True, gc=False, kw_only=True):
+    """What an Event has of a CloudEvent, under its names there."""
 
     type: str
     """``kubedelta.object.updated.v1``; of a notice ``kubedelta.gap.v1`` and the like."""
     id: str
     source: str = ""
     """With ``id`` the identity of the event. Empty where the form has only the id, which then names the epoch."""
-    sequence: int
-    key: str = ""
+    key: str = msgspec.field(name="partitionkey", default="")
     """``<cluster>/<group>/<resource>/<namespace>/<name>``; of a notice the cluster."""
     uid: str = ""
-    version: str = ""
+    version: str = msgspec.field(name="resourceversion", default="")
     """resourceVersion."""
     op: str = ""
     """One of CHANGES; empty for a notice, and for an op of a later version."""
@@ -50,6 +49,12 @@ class Event(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     snapshot: str = ""
     """The name of the snapshot that the record belongs to."""
     term: int = 0
+
+
+class Event(_Attributes, frozen=True, kw_only=True):
+    """A record of a stream: a change of an object, or a notice about the stream."""
+
+    sequence: int
     gap: str = ""
     """The id of the stream's newest gap, where records name it."""
     data: bytes = b""
@@ -91,20 +96,9 @@ class Record(msgspec.Struct, frozen=True, gc=False):
         return envelope(self.data)
 
 
-class _Structured(msgspec.Struct):
-    type: str
-    id: str
+class _Structured(_Attributes, frozen=True, kw_only=True):
     source: str
     sequence: str
-    partitionkey: str = ""
-    uid: str = ""
-    resourceversion: str = ""
-    op: str = ""
-    evidence: str = ""
-    epoch: int = 1
-    time: str = ""
-    snapshot: str = ""
-    term: int = 0
     data: msgspec.Raw = msgspec.Raw()
 
 
@@ -220,9 +214,9 @@ def _event(found: _Structured, sequence: int, data: bytes, gap: str) -> Event:
             id=found.id,
             source=found.source,
             sequence=sequence,
-            key=found.partitionkey,
+            key=found.key,
             uid=found.uid,
-            version=found.resourceversion,
+            version=found.version,
             op=found.op,
             evidence=found.evidence,
             epoch=found.epoch,

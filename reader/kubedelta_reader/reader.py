@@ -170,7 +170,7 @@ class _Notes(msgspec.Struct):
 
 
 class _GapData(msgspec.Struct):
-    resources: list[str] | None = None
+    resources: tuple[str, ...] | None = None
 
 
 class _SnapshotData(msgspec.Struct):
@@ -318,8 +318,7 @@ class Reader:
     # ── Gaps ─────────────────────────────────────────────────────────────────
 
     def _gap(self, event: Event, partition: str) -> GapFound:
-        found = msgspec.json.decode(event.data, type=_GapData).resources
-        resources = None if found is None else tuple(found)
+        resources = msgspec.json.decode(event.data, type=_GapData).resources
         base = notice_id(event.id)
         is_marker = self._partitioned and base != event.id
         self._note_gap(Gap(base, event.sequence, partition if is_marker else None, resources))
@@ -369,13 +368,10 @@ class Reader:
                 gone = replace(known, sequence=event.sequence, id=identity, deleted=True, state=b"", snapshot="")
                 self._store.put(key, gone)
         if not only:
-            self._prove(partition, event.sequence)
+            proven = self._notes.proven
+            proven[partition] = max(event.sequence, proven.get(partition, -1))
+            self._notes.gaps = [gap for gap in self._notes.gaps if gap.sequence > self._proven_for(gap)]
         return swept
-
-    def _prove(self, partition: str, sequence: int) -> None:
-        proven = self._notes.proven
-        proven[partition] = max(sequence, proven.get(partition, -1))
-        self._notes.gaps = [gap for gap in self._notes.gaps if gap.sequence > self._proven_for(gap)]
 
     def _proven_for(self, gap: Gap) -> int:
         """The number through which snapshots have proven which objects exist, wherever the gap may be."""

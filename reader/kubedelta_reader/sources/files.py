@@ -196,12 +196,11 @@ class FileLines:
         if self._file is not None and _digest(first_line(self._file.fileno())) == place.file:
             self._unread.clear()
         else:
-            newest_first = reversed(range(len(self._unread)))
-            found = next((index for index in newest_first if self._begins(self._unread[index], place)), None)
+            found = next((part for part in reversed(self._unread) if self._beginning_of(part) == place.file), None)
             if found is None:
                 self.removed.append("the rest of the file that was read last")
                 return
-            for _ in range(found):
+            while self._unread[0] is not found:
                 self._unread.popleft()
         self._place = place
         self._hold_unread()
@@ -214,10 +213,6 @@ class FileLines:
             fd = self._file.fileno()
             self._place = Place(_digest(first_line(fd)), end_of_last_line(fd, os.fstat(fd).st_size))
         return parts, self._file
-
-    def _begins(self, part: ClosedPart, place: Place) -> bool:
-        line = self._first_line(part)
-        return line is not None and _digest(line) == place.file
 
     def lines(self) -> Iterator[bytes | None]:
         """From the end of the previous call to the present end; the first call begins with the oldest part. Raises
@@ -329,7 +324,7 @@ class FileLines:
         # gzip keeps the time of the file, and logrotate's names say nothing; lumberjack does not, and its names do.
         if not part.packed or not (part.is_own or int(part.status.st_mtime) == int(status.st_mtime)):
             return False
-        return self._first_line(part) == first_line(fd)
+        return self._beginning_of(part) == _digest(first_line(fd))
 
     # ── Closed parts ─────────────────────────────────────────────────────────
 
@@ -350,11 +345,11 @@ class FileLines:
         if self._hold is not None:
             self._hold(self._unread[0].path if self._unread else None)
 
-    def _first_line(self, part: ClosedPart) -> bytes | None:
-        """None for a part that is damaged before its end."""
+    def _beginning_of(self, part: ClosedPart) -> str | None:
+        """The digest of its first line; None for a part that is damaged before the end of that."""
         with suppress(*DAMAGED):
             line, _ = next(self.part_lines(part), (None, 0))
-            return line or b""
+            return _digest(line or b"")
         return None
 
     def part_lines(self, part: ClosedPart, offset: int = 0) -> Iterator[tuple[bytes | None, int]]:

@@ -197,22 +197,20 @@ class KafkaSource(Source):
         """``moment``: milliseconds since 1970, or OFFSET_BEGINNING or OFFSET_END, for which brokers have the same
         numbers in a request for offsets (ListOffsets). One request to each broker, however many partitions it has.
         Where a leader is made or moves, it is asked again for ``timeout`` seconds."""
-        asked, deadline = list(partitions), time.monotonic() + self._timeout
+        asked = [TopicPartition(*each, moment) for each in partitions]
+        deadline = time.monotonic() + self._timeout
         while asked:
             try:
-                return self._offsets_now([TopicPartition(*each, moment) for each in asked])
+                found = self._consumer.offsets_for_times(asked, timeout=self._timeout)
+                for each in found:
+                    if each.error is not None:
+                        raise KafkaException(each.error)
+                return {(each.topic, each.partition): each.offset for each in found}
             except KafkaException as error:
                 if error.args[0].code() not in _PASSING or time.monotonic() > deadline:
                     raise
             time.sleep(_RETRY)
         return {}
-
-    def _offsets_now(self, asked: Sequence[TopicPartition]) -> dict[_Partition, int]:
-        found = self._consumer.offsets_for_times(asked, timeout=self._timeout)
-        for each in found:
-            if each.error is not None:
-                raise KafkaException(each.error)
-        return {(each.topic, each.partition): each.offset for each in found}
 
     def _assign(self, starts: Mapping[_Partition, int]) -> None:
         self._next = dict(starts)
