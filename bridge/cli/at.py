@@ -10,7 +10,7 @@ import asyncio
 import secrets
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -118,31 +118,36 @@ def _seen(file: Path | None, point: str, namespace: str | None) -> Iterator[_The
 def _get(then: _Then, targets: Sequence[Target], form: str | None, labels: str, fields: str) -> int:
     asked = [_Asked(meant(resource, then.history.resources)[0], name) for resource, name in targets]
     chosen = _chosen(then, asked, labels, fields) if labels or fields else None
-    printed = _Printed()
-    found = printed.noted(
-        (each.kept, state)
-        for each in asked
-        for state in then.states(each.kept.name, each.name)
-        if chosen is None or chosen[each.kept](_past_object(state))
-    )
+    found: set[_Asked] = set()
+    uncertain: Counter[str] = Counter()
+
+    def states() -> Iterator[tuple[KeptResource, StateAt]]:
+        for kept, name in asked:
+            for each in then.states(kept.name, name):
+                if chosen is None or chosen[kept](_past_object(each)):
+                    found.add(_Asked(kept, ObjectName.of(each.key).name))
+                    if each.uncertain:
+                        uncertain[each.uncertain] += 1
+                    yield kept, each
+
     if form in ("yaml", "json"):
         is_alone = len(asked) == 1 and asked[0].name is not None
-        _print_documents((state for _, state in found), alone=is_alone, as_json=form == "json")
+        _print_documents((each for _, each in states()), alone=is_alone, as_json=form == "json")
     elif form == "name":
-        for kept, state in found:
-            say(plain(_typed_name(kept, state)))
+        for kept, each in states():
+            say(plain(_typed_name(kept, each)))
     else:
         with_type = len({each.kept for each in asked}) > 1
-        for number, (kept, group) in enumerate(groupby(found, lambda each: each[0])):
+        for number, (kept, group) in enumerate(groupby(states(), lambda each: each[0])):
             if number:
                 say("")
-            _print_table(then, kept, (state for _, state in group), wide=form == "wide", with_type=with_type)
-    for reason, count in printed.uncertain.items():
+            _print_table(then, kept, (each for _, each in group), wide=form == "wide", with_type=with_type)
+    for reason, count in uncertain.items():
         complain(f"uncertain: {counted(count, 'object')}: {plain(reason)}")
-    missing = [each for each in asked if each.name is not None and each not in printed.found]
-    for each in missing:
-        complain(_why_missing(then, each))
-    if not missing and not printed.found:
+    missing = [one for one in asked if one.name is not None and one not in found]
+    for one in missing:
+        complain(_why_missing(then, one))
+    if not missing and not found:
         complain(f"No resources found{f' in {then.namespace} namespace' if then.namespace else ''}.")
     return Exit.NO if missing else Exit.OK
 
@@ -162,21 +167,6 @@ def _chosen(
         return {each.kept: past_selection(then.kind(each.kept), labels, fields) for each in asked}
     except ValueError as error:
         raise UsageError(f"kubedelta at: {error}") from error
-
-
-class _Printed:
-    """What the lines behind the objects need."""
-
-    def __init__(self) -> None:
-        self.found: set[_Asked] = set()
-        self.uncertain: Counter[str] = Counter()
-
-    def noted(self, states: Iterable[tuple[KeptResource, StateAt]]) -> Iterator[tuple[KeptResource, StateAt]]:
-        for kept, each in states:
-            self.found.add(_Asked(kept, ObjectName.of(each.key).name))
-            if each.uncertain:
-                self.uncertain[each.uncertain] += 1
-            yield kept, each
 
 
 def _why_missing(then: _Then, asked: _Asked) -> str:
@@ -211,23 +201,24 @@ def _print_table(then: _Then, kept: KeptResource, states: Iterator[StateAt], *, 
 
 def _print_documents(states: Iterator[StateAt], *, alone: bool, as_json: bool) -> None:
     """The object that was asked for by its name, or a List, which is printed as it is read."""
+
+    def printed(found: StateAt) -> str:
+        state = found.state or b"null"
+        return pretty(state.decode(errors="replace")) if as_json else state_as_yaml(state)
+
     if alone:
         for each in states:
-            say(pretty(_text(each)) if as_json else state_as_yaml(each.state or b"null"))
+            say(printed(each))
         return
     say('{"apiVersion": "v1", "kind": "List", "metadata": {}, "items": [' if as_json else "apiVersion: v1\nitems:")
     is_empty = True
     for each in states:
         if as_json:
-            say(("" if is_empty else ", ") + pretty(_text(each)))
+            say(("" if is_empty else ", ") + printed(each))
         else:
-            say("- " + state_as_yaml(each.state or b"null").replace("\n", "\n  "))
+            say("- " + printed(each).replace("\n", "\n  "))
         is_empty = False
     say("]}" if as_json else ("  []\n" if is_empty else "") + "kind: List\nmetadata: {}")
-
-
-def _text(found: StateAt) -> str:
-    return (found.state or b"null").decode(errors="replace")
 
 
 # ── serve ────────────────────────────────────────────────────────────────────

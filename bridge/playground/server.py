@@ -59,17 +59,14 @@ class ApiServer:
         faults: Faults,
         settings: PlaygroundSettings,
         *,
-        history: int = 4096,
-        version_wait: float = 0.5,
-        seed: int | None = None,
         now: Callable[[], datetime],
         port: int = 0,
         tls: ssl.SSLContext | None = None,
     ) -> None:
-        """``port``: 0 takes a free one. ``tls``: None for plain HTTP. ``Playground`` documents the others."""
-        store, catalogue = ObjectStore(history), ServedKinds(kinds)
-        writes = Writes(store, catalogue, Random(seed), now)
-        self._state = State(store, catalogue, writes, version_wait, now)
+        """``port``: 0 takes a free one. ``tls``: None for plain HTTP."""
+        store, catalogue = ObjectStore(settings.history), ServedKinds(kinds)
+        writes = Writes(store, catalogue, Random(settings.seed), now)
+        self._state = State(store, catalogue, writes, settings.version_wait, now)
         self._news = asyncio.Event()
         store.listeners.add(self._news.set)
         self.watches = OpenWatches()
@@ -155,20 +152,14 @@ class Playground(ApiServer):
         ``compress_watch_lists`` follows Kubernetes 1.37. ``seed`` fixes uids and generated names."""
         settings = PlaygroundSettings(
             tokens=dict(tokens or {}),
+            history=history,
             bookmark_interval=bookmark_interval,
+            version_wait=version_wait,
             watch_list=watch_list,
             compress_watch_lists=compress_watch_lists,
-        )
-        super().__init__(
-            BUILT_IN,
-            self._faults(),
-            settings,
-            history=history,
-            version_wait=version_wait,
             seed=seed,
-            now=now,
-            port=port,
         )
+        super().__init__(BUILT_IN, self._faults(), settings, now=now, port=port)
         for each in NAMESPACES:
             self.create("namespaces", {"metadata": {"name": each}}, manager="kube-apiserver")
 

@@ -58,9 +58,12 @@ class PlaygroundSettings:
     """The settings of a playground; ``Playground`` documents them."""
 
     tokens: Mapping[str, str]
+    history: int = 4096
     bookmark_interval: float = 60.0
+    version_wait: float = 0.5
     watch_list: bool = True
     compress_watch_lists: bool = False
+    seed: int | None = None
     recorded: int = 10_000
     """The last requests that are kept."""
 
