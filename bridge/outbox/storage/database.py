@@ -130,9 +130,12 @@ def understood() -> Iterator[None]:
     try:
         yield
     except apsw.Error as error:
-        if not is_damage(error):
-            raise
-        raise Damaged(str(error)) from error
+        # On damage and on a full disk, SQLite itself rolls back. A ``with connection`` then fails at its own rollback,
+        # and raises that in place of the first error.
+        first = error.__context__ if isinstance(error.__context__, apsw.Error) else error
+        if is_damage(first):
+            raise Damaged(str(first)) from first
+        raise first from None
 
 
 @contextmanager

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import os
+from contextlib import closing
 from pathlib import Path
 
+import apsw
 import pytest
 
 from bridge.model.change import Evidence
 from bridge.model.policies import StartPolicy
 from bridge.model.record import Gap
-from bridge.outbox import Outbox, Retention, opening
+from bridge.outbox import Outbox, Retention, look_at, opening
 from bridge.outbox.errors import Damaged
-from bridge.outbox.storage.database import PAGE_BYTES
+from bridge.outbox.storage.database import PAGE_BYTES, connect_file, understood
 from bridge.outbox.storage.directory_lock import FILE
 from bridge.outbox.storage.state_directory import StateDirectory
 from bridge.telemetry.facts import Fact
@@ -178,6 +180,23 @@ async def test_damage_met_in_a_transaction_ends_this_outbox_alone(tmp_path: Path
             with pytest.raises(Damaged):
                 await informer.exports(outbox, "updated shop/web-1")
     await rebuilt(tmp_path)
+
+
+async def test_damage_met_by_a_look_at_the_files_is_known_as_such(tmp_path: Path) -> None:
+    await filled(tmp_path)
+    overwrite_table(tmp_path, "resources")
+    with pytest.raises(Damaged), look_at(tmp_path) as look:  # noqa: PT012  # it is raised at the end of the look
+        assert look is not None
+        look.resources()
+
+
+def test_a_full_disk_within_a_transaction_is_known_as_such(tmp_path: Path) -> None:
+    with closing(connect_file(tmp_path / "x.db", apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE)) as connection:
+        connection.execute("CREATE TABLE t (a)")
+        connection.pragma("max_page_count", 4)
+        with pytest.raises(apsw.FullError), understood(), connection:  # noqa: PT012  # raised at the end
+            connection.execute("INSERT INTO t VALUES (1)")
+            connection.execute("INSERT INTO t VALUES (randomblob(100000))")
 
 
 @pytest.mark.parametrize(
