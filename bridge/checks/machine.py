@@ -14,6 +14,7 @@ from bridge.checks.findings import CheckResult, Finding
 from bridge.http.socket_file import expect_room
 from bridge.model.admin import About
 from bridge.model.primitives.network import host_and_port
+from bridge.model.primitives.permissions import why_not_writable
 from bridge.outbox import FILE, KEY_FILES_OPTION, Damaged, StateError, is_held, look_at, unusable
 from bridge.plan.keys import KEY_FILE, load_cipher, read_redaction_keys
 from bridge.plan.plan import Plan
@@ -29,7 +30,7 @@ def check_directory(plan: Plan, running: About | None) -> Iterator[Finding]:
         yield Finding(_STATE, CheckResult.WRONG, f"{directory} {problem}: create it, or mount a volume there")
         return
     if not os.access(directory, os.R_OK | os.W_OK | os.X_OK):
-        yield Finding(_STATE, CheckResult.WRONG, f"cannot write in {directory}: permission denied")
+        yield Finding(_STATE, CheckResult.WRONG, f"cannot write in {directory}: {why_not_writable(directory)}")
         return
     try:
         # Without the option in front, which is the subject of the finding.

@@ -23,6 +23,7 @@ from pathlib import Path
 from kubedelta_reader.sources.lines import end_of_last_line, first_line
 from kubedelta_reader.sources.parts import parts_of
 
+from bridge.model.primitives.permissions import why_not_writable
 from bridge.model.primitives.printable import counted
 from sinks.base import Claim
 from sinks.file.lines import last_line, sequence_in
@@ -90,11 +91,11 @@ def _described(options: FileOptions) -> str:
     if path.is_dir():
         raise SinkUnavailable(f"cannot write to {path}: it is a folder")
     if not os.access(path if path.exists() else path.parent, os.W_OK):
-        raise SinkUnavailable(f"cannot write to {path}: permission denied")
+        raise SinkUnavailable(f"cannot write to {path}: {why_not_writable(path.parent)}")
     if options.rotation is None:
         return f"{path}, {path.stat().st_size} bytes" if path.exists() else f"{path}, to be created"
     if not os.access(path.parent, os.W_OK | os.X_OK):
-        raise SinkUnavailable(f"cannot rotate {path}: permission denied in the folder {path.parent}")
+        raise SinkUnavailable(f"cannot rotate {path}: {why_not_writable(path.parent)} in the folder {path.parent}")
     written = f"{path.stat().st_size} bytes" if path.exists() else "to be created"
     return f"{path}, {written}; {counted(len(parts_of(path)), 'closed part')}"
 

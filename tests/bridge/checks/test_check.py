@@ -34,6 +34,7 @@ from tests.bridge.app.test_restart import a_config_map, life
 from tests.kit.deadlines import BUSY
 from tests.kit.playground import Playground
 from tests.kit.sinks import RecordingSink
+from tests.kit.small_disk import CannotMount, mounted_small_disk
 
 FILE = "/etc/kubedelta.yaml"
 BY_NAMESPACE = (Wanted("configmaps", (Scope("default"), Scope("shop"))),)
@@ -69,6 +70,18 @@ def listing(folder: Path) -> dict[str, tuple[int, int]]:
 
 
 # ── This machine ─────────────────────────────────────────────────────────────
+
+
+async def test_a_read_only_state_directory_is_named_as_such(tmp_path: Path) -> None:
+    """As ``readOnlyRootFilesystem`` makes it, where no volume is mounted."""
+    try:
+        with mounted_small_disk(tmp_path / "disk") as disk:
+            disk.make_read_only()
+            findings = await found(a_plan(disk.folder, "http://127.0.0.1:1"))
+    except CannotMount as error:
+        pytest.skip(f"no small disk can be mounted here: {error}")
+
+    assert findings["state.directory"].detail == f"cannot write in {disk.folder}: Read-only file system"
 
 
 @pytest.mark.parametrize("what", ["does not exist", "is not a directory"])

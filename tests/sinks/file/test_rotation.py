@@ -390,6 +390,12 @@ def small_disk(tmp_path: Path) -> Iterator[Any]:
         pytest.skip(f"no small disk: {error}")
 
 
+def test_check_tells_a_read_only_disk_from_missing_rights(small_disk: Any) -> None:
+    small_disk.make_read_only()
+    with pytest.raises(SinkUnavailable, match="deltas: Read-only file system"):
+        describe(options(small_disk.folder / "deltas"))
+
+
 async def test_a_full_disk_holds_deliveries_up_and_loses_nothing(small_disk: Any) -> None:
     path = small_disk.folder / "deltas.ndjson"
     async with opened(path, rotation={"bytes": "64KiB"}) as sink:
