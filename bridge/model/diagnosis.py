@@ -119,7 +119,8 @@ def _of_informer(informer: InformerStatus) -> Iterator[Trouble]:
 def troubles_of_sink(sink: SinkStatus, rejected: Sequence[DeadLetterChain] = ()) -> Iterator[Trouble]:
     """Of one sink, of a stopped bridge as well. ``rejected``: see Rejected."""
     subject = f"sinks.{sink.name}"
-    backlog = f"; {counted(sink.backlog_records, 'record')} wait" if sink.backlog_records else ""
+    waiting = f"; {counted(sink.backlog_records, 'record')} wait{'s' * (sink.backlog_records == 1)}"
+    backlog = waiting * bool(sink.backlog_records)
     because = f": {sink.last_error}" if sink.last_error else ""
     resume, again = f"sinks resume {sink.name}", f"sinks retry {sink.name}"
     match sink.state:
