@@ -31,8 +31,8 @@ from bridge.playground.objects.writes import Writes
 from bridge.telemetry.facts import discard
 
 NAMESPACES = ("default", "kube-node-lease", "kube-public", "kube-system")
-_BOUNDS = Bounds(all=500, of_a_client=500)
-"""A process may have 1024 files open by default. Each watch has a connection of its own."""
+_BOUNDS = Bounds(all=200, of_a_client=200)
+"""Some systems let a process have 256 files. Each watch has a connection of its own."""
 
 
 class _OfHandlers(logging.Filter):
