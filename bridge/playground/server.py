@@ -100,7 +100,7 @@ class ApiServer:
         bound = bound_to(self._port)
         self._port = bound.getsockname()[1]
         loop = asyncio.get_running_loop()
-        listening = await loop.create_server(self._connections.accept, sock=bound, backlog=1024)
+        listening = await loop.create_server(self._connections.accept, sock=bound)
         self._listening.callback(listening.close)
 
     async def _answer(self, request: web.BaseRequest) -> web.StreamResponse:
