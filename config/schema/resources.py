@@ -6,7 +6,7 @@ Only the syntax is checked here. The meaning of a name depends on the cluster (b
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import combinations, product
 from pathlib import Path
 from typing import Annotated, Any, TypeAlias
@@ -189,6 +189,8 @@ class ResourceSettings(Section):
 
 def named_alone(value: Any) -> Any:
     """An entry that is a name has no other options."""
+    if not isinstance(value, str | Mapping | Section):
+        raise ValueError("the name of a resource, or a mapping, is expected")
     return {"resource": value} if isinstance(value, str) else value
 
 

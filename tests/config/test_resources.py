@@ -31,6 +31,12 @@ def test_anything_else_is_no_name_of_a_resource(name: str) -> None:
         ENTRY.validate_python(name)
 
 
+@pytest.mark.parametrize("value", [7, True, None, ["pods"]])
+def test_what_is_neither_a_name_nor_a_mapping_is_told_both(value: object) -> None:
+    with pytest.raises(ValidationError, match="the name of a resource, or a mapping, is expected"):
+        ENTRY.validate_python(value)
+
+
 @pytest.mark.parametrize(
     "selector",
     [
