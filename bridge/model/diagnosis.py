@@ -104,15 +104,16 @@ def _of_election(election: ElectionStatus) -> Iterator[Trouble]:
 def _of_informer(informer: InformerStatus) -> Iterator[Trouble]:
     if informer.ready:
         return
+    waits = informer.reason in ("", OTHERS_FIRST) and informer.state is not InformerState.REFUSED
+    first = f"its first list {'is under way' if waits else 'fails'}, with {counted(informer.objects, 'object')} so far"
     state = {
         InformerState.REFUSED: "the API server refuses the bridge",
         InformerState.UNKNOWN: "not watched",
-        InformerState.LISTING: f"its first list is under way, with {counted(informer.objects, 'object')} so far",
+        InformerState.LISTING: first,
         InformerState.RECONNECTING: "no watch is open",
     }.get(informer.state, "not ready")
     scope = f" ({informer.scope})" if informer.scope else ""
     what = f"{state}{scope}" + (f": {informer.reason}" if informer.reason else "")
-    waits = informer.reason in ("", OTHERS_FIRST) and informer.state is not InformerState.REFUSED
     yield Trouble(f"resources.{informer.resource}", what, command="top" if waits else "check", under_way=waits)
 
 

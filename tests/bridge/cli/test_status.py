@@ -89,6 +89,12 @@ def test_an_informer_without_an_error_is_under_way(state: InformerState, reason:
             "check",
         ),
         ({"informers": (an_informer("jobs", InformerState.LISTING),)}, "resources.jobs", "0 objects so far", "top"),
+        (
+            {"informers": (an_informer("jobs", InformerState.LISTING, "400 BadRequest: spec.foo"),)},
+            "resources.jobs",
+            "its first list fails, with 0 objects so far: 400 BadRequest: spec.foo",
+            "check",
+        ),
         ({"informers": (an_informer("jobs", InformerState.RECONNECTING, "503"),)}, "resources.jobs", "503", "check"),
         (
             {"informers": (an_informer("gone", InformerState.UNKNOWN, "not served"),)},
