@@ -81,8 +81,8 @@ test-kafka: $(READY) ## what needs Kafka (KAFKA=3.9)
 test-servers: $(READY) ## rooms and the chart against a real cluster
 	$(BIN)/pytest --servers -m "go and $(QUICK)" --ignore=tests/scenarios $(SLOWEST) $(ARGS) $(NONE_IS_FINE)
 
-test-image: $(READY) ## the image, built and run as the chart's pod; needs root, buildah, runc and mmdebstrap
-	$(BIN)/pytest -m image tests/deploy $(ARGS)
+test-image: $(READY) ## the image, built and run as the chart's pod; needs root, buildah, runc and mmdebstrap (PLATFORM=linux/arm64)
+	$(BIN)/pytest -m image $(if $(PLATFORM),--timeout=9000) tests/deploy $(ARGS)
 
 test-scenarios: $(READY) ## whole processes between real servers, one story per file
 	$(BIN)/pytest -rP -m "$(QUICK)" tests/scenarios $(SLOWEST) $(ARGS) $(NONE_IS_FINE)

@@ -2,7 +2,7 @@
 the table below.
 
 The environment chooses among versions: ``make e2e KUBERNETES=1.34``, ``make test-kafka KAFKA=3.9``,
-``make test-units NATS=2.12``.
+``make test-units NATS=2.12``; and the platform of the image: ``make test-image PLATFORM=linux/arm64``.
 """
 
 from __future__ import annotations
@@ -166,8 +166,12 @@ PROMETHEUS_OPERATOR = _of_module(
 )
 """The definitions of its custom resources."""
 
+PLATFORM = os.environ.get("PLATFORM", "")
+"""Of the image, as linux/arm64; empty for the machine's own."""
+
 _BASE = RECIPES / "image-base/base.sh"
-IMAGE_BASE = Recipe("image-base", _version(_BASE, r"^TAG=(\S+)"), Group.IMAGE, (_BASE,), ("sh", "base.sh", "{out}"))
+_MAKE_BASE = ("sh", "base.sh", "{out}", PLATFORM.removeprefix("linux/"))
+IMAGE_BASE = Recipe("image-base", _version(_BASE, r"^TAG=(\S+)"), Group.IMAGE, (_BASE,), _MAKE_BASE)
 """The base of the image, since no image can be pulled. Its version is the tag that the Dockerfile names."""
 
 ALL = (ETCD, KAFKA, KUBERNETES, PROMTOOL, HELM, PROMETHEUS_OPERATOR, OTEL_COLLECTOR, VICTORIA_LOGS)

@@ -10,6 +10,7 @@ from kubernetes_validate import utils as schemas
 
 from tests.cluster.build import cache_folder
 from tests.cluster.kube_client import KubeClient
+from tests.cluster.recipes import PLATFORM
 from tests.deploy.guide import Shell
 from tests.deploy.helm import EVERYTHING, REPLICAS, Helm, Manifest
 from tests.deploy.image import Buildah
@@ -34,7 +35,7 @@ def replicas(helm: Helm) -> list[Manifest]:
 
 @pytest.fixture(scope="session")
 def buildah(image_base_build: Path) -> Buildah:
-    return Buildah(cache_folder() / "images")
+    return Buildah(cache_folder() / "images" / PLATFORM)
 
 
 @pytest.fixture(scope="session")
@@ -46,7 +47,7 @@ def image(buildah: Buildah, image_base_build: Path) -> dict[str, Any]:
 def image_environ(buildah: Buildah, image: dict[str, Any]) -> Mapping[str, str]:
     """Variables by which buildah finds the base, and the layers of the built image."""
     assert image
-    return buildah.environ
+    return {**buildah.environ, "BUILDAH_LAYERS": "true"}
 
 
 @pytest.fixture

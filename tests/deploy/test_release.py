@@ -23,6 +23,7 @@ from deploy.release.engines import ENGINES, archive_format, build_image, engine_
 from deploy.release.notes import Notes, notes_of
 from deploy.release.obstacles import unfinished, unsigned, urls_of, version_of, wrong_versions
 from deploy.release.provenance import predicate
+from tests.cluster.recipes import PLATFORM
 from tests.deploy.helm import ROOT
 from tests.deploy.image import Buildah
 from tests.deploy.registry import Registry
@@ -303,7 +304,7 @@ def trial(
 ) -> tuple[Path, list[str]]:
     """The folder of a release that was made, and the commands that would publish it."""
     dist = tmp_path_factory.mktemp("release") / "dist"
-    tools = (f"HELM={helm_build / 'helm'}", "ENGINE=buildah")
+    tools = (f"HELM={helm_build / 'helm'}", "ENGINE=buildah", f"PLATFORMS={PLATFORM}")
     made = _make(image_environ, f"DIST={dist}", *tools, "ARGS=--trial")
     assert made.returncode == 0, made.stdout[-3000:] + made.stderr[-3000:]
     _, uploads = made.stdout.split("nothing was uploaded. To publish it:\n")
