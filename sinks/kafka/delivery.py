@@ -167,7 +167,9 @@ class BatchSender(Sender):
         if short:
             self._producers.set_aside(next(iter(short.values())))
         refused = {topic: f"topic {topic}: {error.str()}" for topic, error in found.items()}
-        away, waiting = delivery.unusable_topics | refused | short, {messages[index].topic for index in outcome.pending}
+        away = delivery.unusable_topics | refused | short
+        # Records of the batch that wait behind those of this attempt are pending, too.
+        waiting = {messages[index].topic for index in outcome.pending if index in messages}
         if waiting <= away.keys():
             outcome.failure = RetryLater("; ".join(away[topic] for topic in sorted(waiting)), partly=True)
         elif found or short:

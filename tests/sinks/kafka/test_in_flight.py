@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, cast
+from typing import Any, ClassVar, cast
 
 import pytest
-from confluent_kafka import Message
+from confluent_kafka import KafkaError, Message
 
 from bridge.model.record import Record
-from sinks.kafka.delivery import InFlightRecords, KafkaDelivery
+from sinks.kafka.delivery import Brokers, InFlightRecords, KafkaDelivery, Refusals, sender
 from sinks.kafka.encode import KafkaMessage
+from sinks.kafka.options import KafkaOptions
 from sinks.kafka.producer import InFlight, KafkaProducer
-from sinks.receipt import BatchResult, NotLeading
+from sinks.receipt import BatchResult, NotLeading, RetryLater
 from tests.kit.records import a_delta
 
 
@@ -142,3 +143,45 @@ async def test_what_was_produced_in_time_is_not_produced_again() -> None:
         await a_delivery(producer, in_flight, batch).run(one_by_one=False)
     assert (await a_delivery(producer, in_flight, batch).run(one_by_one=False)).pending == []
     assert len(producer.sent) == 3
+
+
+async def test_a_silence_among_refused_records_leaves_those_behind_them_pending() -> None:
+    """Records that were refused together are sent one by one; a later one of their objects waits for the next round."""
+
+    class Refusing(SilentProducer):
+        """Refuses the first batch, and answers nothing behind that."""
+
+        fatal = None
+
+        def produce(self, record: InFlight, message: KafkaMessage, value: bytes | None) -> bool:
+            if len(self.sent) < len(batch):
+                code = KafkaError._PURGE_QUEUE if self.sent[1:] else KafkaError.MSG_SIZE_TOO_LARGE
+                record.error, record.unreported = KafkaError(code), 0
+            return super().produce(record, message, value)
+
+    class OneProducer:
+        def __init__(self) -> None:
+            self.present = Refusing()
+
+        async def current(self, *, gapless: bool) -> SilentProducer:
+            return self.present
+
+    class OneTopic:
+        usable: ClassVar = {"topic"}
+        held: ClassVar[dict[str, str]] = {}
+
+        async def short_of_replicas(self, producer: SilentProducer, topics: set[str]) -> dict[str, str]:
+            return {}
+
+    def encode(record: Record) -> KafkaMessage:
+        return KafkaMessage("topic", "key", (b"value",), {})
+
+    batch = [a_delta(1, key="shop/web-1"), a_delta(2, key="shop/web-2"), a_delta(3, key="shop/web-2")]
+    brokers = Brokers(cast("Any", None), cast("Any", OneProducer()), cast("Any", OneTopic()), Refusals())
+    options = KafkaOptions(bootstrap_servers="127.0.0.1:9", topic="topic")
+    result = BatchResult(batch)
+
+    receipt = await sender(options, brokers, encode).send(result, result.encode(encode))
+
+    assert receipt.pending == [0, 1, 2]
+    assert receipt.failure == RetryLater("no acknowledgement within 10 s")
