@@ -112,7 +112,7 @@ def _totals(collector: Collector) -> str:
 async def _follow(source: Source, collector: Collector, *, wait: bool) -> None:
     ended = asyncio.Event()
     handle_signals(lambda _: ended.set())
-    await follow(source, collector, ended, wait=wait)
+    await follow(source, collector, ended, wait=wait, say=complain)
 
 
 async def _serve(

@@ -67,12 +67,20 @@ class Collector:
         self.unreadable += unreadable
 
 
-async def follow(source: Source, collector: Collector, ended: asyncio.Event, *, wait: bool) -> None:
+async def follow(
+    source: Source, collector: Collector, ended: asyncio.Event, *, wait: bool, say: Callable[[str], None]
+) -> None:
     """Adds the audit events of a log or a topic, one in each record, until ``ended`` is set; to the present end without
-    ``wait``, and then of one that is there. Raises Unavailable, OSError, and ValueError for a position of something
-    else."""
+    ``wait``, and then of one that is there. ``say`` is told of one that is waited for. Raises Unavailable, OSError, and
+    ValueError for a position of something else."""
     try:
-        while not await _is_there(source, wait=wait):
+        said = False
+        while (missing := await _missing(source)) is not None:
+            if not wait:
+                raise missing
+            if not said:
+                say(f"waiting: {missing}")
+            said = True
             await _rest(ended)
             if ended.is_set():
                 return
@@ -93,14 +101,13 @@ async def follow(source: Source, collector: Collector, ended: asyncio.Event, *, 
         await source.close()
 
 
-async def _is_there(source: Source, *, wait: bool) -> bool:
+async def _missing(source: Source) -> NoDestination | None:
+    """Opens a source that is there."""
     try:
         await source.open()
-    except NoDestination:
-        if not wait:
-            raise
-        return False
-    return True
+    except NoDestination as missing:
+        return missing
+    return None
 
 
 async def _rest(ended: asyncio.Event) -> None:

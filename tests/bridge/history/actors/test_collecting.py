@@ -49,7 +49,7 @@ def mode_of(path: Path) -> int:
 
 
 async def run(audit: Path, collector: Collector) -> None:
-    await follow(FileSource(audit, parts=timed_parts_of), collector, asyncio.Event(), wait=False)
+    await follow(FileSource(audit, parts=timed_parts_of), collector, asyncio.Event(), wait=False, say=print)
 
 
 async def test_a_process_goes_on_where_the_one_before_was_killed(tmp_path: Path, output: Path, log: ActorLog) -> None:
@@ -61,6 +61,23 @@ async def test_a_process_goes_on_where_the_one_before_was_killed(tmp_path: Path,
     await run(audit, Collector("prod", str, log))
     assert written(output) == ["audit-1", "audit-2", "audit-3"]
     assert mode_of(output) == 0o600
+
+
+async def test_a_log_that_is_not_there_is_waited_for_and_named_once(
+    tmp_path: Path, log: ActorLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("bridge.history.actors.collecting._LOOK", 0.01)
+    source, ended = FileSource(tmp_path / "audit.log", parts=timed_parts_of), asyncio.Event()
+    said: list[str] = []
+
+    def say(line: str) -> None:
+        said.append(line)
+        asyncio.get_running_loop().call_later(0.1, ended.set)  # Several looks later.
+
+    await follow(source, Collector("prod", str, log), ended, wait=True, say=say)
+
+    [line] = said
+    assert line.startswith(f"waiting: there is no file {tmp_path / 'audit.log'}: ")
 
 
 def test_many_actors_of_one_event_are_written_part_by_part(output: Path) -> None:
