@@ -160,9 +160,10 @@ class RunningBridge:
             factory.abandon()
 
     async def _follow_discovery(self) -> None:
-        restart = self.live.plan.restart_on_cluster_change
-        await identify(self._client, self._outbox.ledger, restart=restart, report=self._report)
-        await self._watched_resources.run()
+        watched, restart = self._watched_resources, self.live.plan.restart_on_cluster_change
+        ledger = self._outbox.ledger
+        await identify(self._client, ledger, restart=restart, report=self._report, held_up=watched.held_up)
+        await watched.run()
 
     # ── State ────────────────────────────────────────────────────────────────
 

@@ -86,7 +86,7 @@ class WatchedResources:
                 delay = backoff.next(asyncio.get_running_loop().time(), random.random())
                 self._report(DiscoveryFailed(str(error), delay))
                 if catalogue is None:
-                    self.unresolved = dict.fromkeys(self.unresolved, str(error))
+                    self.held_up(str(error))
                 await asyncio.sleep(delay)
                 continue
             async with self._following:
@@ -94,6 +94,10 @@ class WatchedResources:
                 if catalogue is not self._current.catalogue or self._missing or self._divided:
                     await self._follow(catalogue)
             await asyncio.sleep(self._every)
+
+    def held_up(self, reason: str) -> None:
+        """The first discovery has to wait."""
+        self.unresolved = dict.fromkeys(self.unresolved, reason)
 
     async def wait_started(self) -> None:
         """Returns when the informers of the first discovery run."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+from collections.abc import Callable
 from typing import Annotated
 
 import msgspec
@@ -45,9 +46,12 @@ async def read(client: KubeClient) -> str:
         raise ApiError(f"GET {PATH}", Failed(shortened(f"the answer could not be read: {error}"))) from error
 
 
-async def identify(client: KubeClient, ledger: Ledger, *, restart: bool, report: Report) -> None:
-    """Reads the uid, with retries, and compares it with the state's cluster, before the first watch. If the uid may not
-    be read, reports ClusterUnidentified and assumes the same cluster. Raises OtherCluster."""
+async def identify(
+    client: KubeClient, ledger: Ledger, *, restart: bool, report: Report, held_up: Callable[[str], None]
+) -> None:
+    """Reads the uid, with retries, and compares it with the state's cluster, before the first watch. ``held_up`` is
+    told why a retry is needed. If the uid may not be read, reports ClusterUnidentified and assumes the same cluster.
+    Raises OtherCluster."""
     backoff, now = Backoff(maximum=5.0), asyncio.get_running_loop().time
     doubted_until = now() + REFUSAL_DOUBTED if await ledger.is_identified() else now()
     while True:
@@ -60,6 +64,7 @@ async def identify(client: KubeClient, ledger: Ledger, *, restart: bool, report:
                 report(ClusterUnidentified(f"namespaces/kube-system: {error}"))
                 return
             delay = backoff.next(now(), random.random())
+            held_up(str(error))
             report(DiscoveryFailed(f"namespaces/kube-system: {error}", delay))
             await asyncio.sleep(delay)
             continue

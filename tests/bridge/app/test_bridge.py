@@ -13,7 +13,8 @@ import pytest
 
 from bridge.app.bridge import Bridge
 from bridge.informer import Timing
-from bridge.kube import ClusterAccess, connect
+from bridge.kube import ApiError, ClusterAccess, KubeClient, connect
+from bridge.model.answers import Failed
 from bridge.model.change import Evidence
 from bridge.model.policies import BacklogBounds, WhenFull
 from bridge.model.record import Gap
@@ -323,6 +324,21 @@ async def test_two_names_of_one_resource_are_refused_at_the_start(tmp_path: Path
         with pytest.raises(PlanRefused, match=r"^resources: cm: configmaps means configmaps as well, and an object"):
             await Bridge(plan, discard).run()
     assert sink.deltas == []
+
+
+async def test_the_status_says_why_nothing_could_be_looked_up_yet(monkeypatch: pytest.MonkeyPatch) -> None:
+    fails, get = [True], KubeClient.get
+
+    async def get_or_fail(self: KubeClient, path: str) -> bytes:
+        if fails:
+            raise ApiError(f"GET {path}", Failed("HTTP 503: starting"))
+        return await get(self, path)
+
+    monkeypatch.setattr(KubeClient, "get", get_or_fail)
+    async with running(RecordingSink()) as world:
+        await world.until(lambda: "HTTP 503: starting" in world.bridge.status().informers[0].reason)
+        fails.clear()
+        await world.until_ready()
 
 
 async def test_of_names_and_wildcards_an_object_belongs_to_the_first() -> None:

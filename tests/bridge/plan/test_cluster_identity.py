@@ -29,7 +29,7 @@ from tests.kit.playground import Playground
 async def test_an_answer_that_is_none_is_waited_out(
     answer: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    facts = list[Fact]()
+    facts, reasons = list[Fact](), list[str]()
     answers = [answer]
     get = KubeClient.get
 
@@ -42,11 +42,11 @@ async def test_an_answer_that_is_none_is_waited_out(
         connect(ClusterAccess(server=cluster.url)) as client,
         await Outbox.open(tmp_path, {}, report=discard) as outbox,
     ):
-        await identify(client, outbox.ledger, restart=False, report=facts.append)
+        await identify(client, outbox.ledger, restart=False, report=facts.append, held_up=reasons.append)
         assert (await outbox.check()).cluster == cluster.get("namespaces", "kube-system")["metadata"]["uid"]
     [failed] = facts
     assert isinstance(failed, DiscoveryFailed)
-    assert failed.reason.startswith("namespaces/kube-system")
+    assert [f"namespaces/kube-system: {reason}" for reason in reasons] == [failed.reason]
 
 
 async def identified(state: Path, cluster: Playground) -> list[Fact]:
@@ -55,7 +55,7 @@ async def identified(state: Path, cluster: Playground) -> list[Fact]:
         connect(ClusterAccess(server=cluster.url)) as client,
         await Outbox.open(state, {}, report=discard) as outbox,
     ):
-        await identify(client, outbox.ledger, restart=False, report=facts.append)
+        await identify(client, outbox.ledger, restart=False, report=facts.append, held_up=print)
     return facts
 
 
