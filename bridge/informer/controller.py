@@ -56,12 +56,16 @@ class Queue(Protocol):
     @property
     def has_synced(self) -> bool: ...
 
+    @property
+    def is_processed(self) -> bool: ...
+
 
 class Controller:
     """The Indexer's only writer. A batch is compared and stored without an await in between, so a Replace never sees a
     store that lags behind the queue; then the batch is delivered, once. ``position`` is the version whose state the
     Indexer has at the start; None if there is no such version. ``deleted`` is the newest watched delete of before the
-    start, with its epoch. ``synced`` is called once the queue has synced."""
+    start, with its epoch. ``synced`` is called once the queue has synced, and the batch with which its first list ended
+    is delivered."""
 
     def __init__(
         self,
@@ -96,8 +100,10 @@ class Controller:
         """Runs until the queue is closed and empty."""
         has_synced = False
         while True:
-            if not has_synced and (has_synced := self._fifo.has_synced) and self._synced is not None:
-                self._synced()
+            if not has_synced and self._fifo.has_synced and (self._position is not None or self._fifo.is_processed):
+                has_synced = True
+                if self._synced is not None:
+                    self._synced()
             try:
                 await self._fifo.drain(self._process)
             except FifoClosed:

@@ -104,16 +104,20 @@ class Appender:
     async def append(self, batch: ChangeBatch) -> Sequence[Delta]:
         """Writes records, ledger and position in a transaction. Returns the records once they are durable; waits while
         the disk is full. A batch without changes has its position saved within half a second; a crash before that
-        repeats a part of the watch, which exports no change twice. A batch with changes and without a position clears
-        the saved position: after a crash only a list can find the state; a resync keeps it. A new epoch clears that of
-        the old epoch."""
+        repeats a part of the watch, which exports no change twice. The first position of an epoch, and one behind a
+        list, is durable on return: a list after a crash would not tell what happened meanwhile. A batch with changes
+        and without a position clears the saved position: after a crash only a list can find the state; a resync keeps
+        it. A new epoch clears that of the old epoch."""
         informer = self.informers[batch.resource.name, batch.scope]
-        rebuilding = informer.rebuilding
+        rebuilding, before = informer.rebuilding, informer.progress
         moved = informer.advance(batch)
         self._epoch = max(self._epoch, informer.progress.epoch)
         if not batch.changes:
             if moved:
                 self._reached[informer.progress.informer] = informer.progress
+                if before.position is None or before.epoch != informer.progress.epoch:
+                    now = [self._reached.pop(informer.progress.informer)]
+                    await self._store.write(lambda database: statements.reach(database, now))
             return ()
         if batch.resource != informer.resource:
             number = await self._store.number_of(batch.resource)
@@ -121,12 +125,12 @@ class Appender:
             informer.progress = replace(informer.progress, resource=number)
             informer.has_forms = self._store.has_forms(batch.resource.name)
         self._reached.pop(informer.progress.informer, None)
-        before = self._assigned
+        assigned = self._assigned
         deltas, resources, replaced = self._numbered(informer, batch, rebuilding)
         if self.decide is not None:
             steps = zip(batch.changes, deltas, strict=True)
             selected = await self.turns.map(deciding(self.decide, self._state), steps)
-            if self._assigned != before:  # Others numbered theirs meanwhile.
+            if self._assigned != assigned:  # Others numbered theirs meanwhile.
                 deltas, resources, replaced = self._numbered(informer, batch, rebuilding)
             deltas = [replace(delta, selected=each) for delta, each in zip(deltas, selected, strict=True)]
         self._assigned += len(deltas)

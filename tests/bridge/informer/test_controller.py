@@ -96,6 +96,29 @@ async def test_each_step_in_a_batch_has_the_version_before_it() -> None:
     assert world.delivered[-1] == ("added", WEB.born_again().uid, "4")
 
 
+async def test_it_has_synced_once_the_end_of_the_first_list_is_delivered() -> None:
+    """The list ends while its last page is delivered. A kill before its position is saved would begin a new list."""
+    indexer = Indexer()
+    fifo = DeltaFIFO(indexer)
+    positions: list[str | None] = []
+    synced_behind: list[list[str | None]] = []
+
+    async def deliver(batch: ChangeBatch) -> None:
+        if not positions:
+            await fifo.end_replace("7")
+        positions.append(batch.position)
+
+    def synced() -> None:
+        synced_behind.append([*positions])
+        fifo.close()
+
+    fifo.begin_replace()
+    fifo.replaced([WEB.at(1)])
+    await Controller(PODS, Scope(), fifo, indexer, deliver, None, synced=synced).run()
+
+    assert synced_behind == [[None, "7"]]
+
+
 @pytest.mark.parametrize("position", ["3", None], ids=["at a position", "in doubt"])
 async def test_a_delete_that_is_announced_again_is_reported_once(position: str | None) -> None:
     world = World()

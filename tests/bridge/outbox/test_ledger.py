@@ -127,9 +127,26 @@ async def test_a_position_without_a_change_is_saved_a_little_later(tmp_path: Pat
             assert (found.position, found.newest) == (position, position if position == "200" else "101")
 
 
+async def test_the_first_position_is_durable_though_nothing_is_there(tmp_path: Path) -> None:
+    """After a crash, a list would take the place of what the bridge has watched since it was live."""
+    async with opened(tmp_path) as outbox:
+        informer = await Informed().begin(outbox)
+        await informer.exports(outbox, position="100")
+        empty = crashed(tmp_path, tmp_path / "empty")
+        await informer.exports(outbox, "added shop/web", position=None)  # A page of a list.
+        await informer.exports(outbox, position="200")
+        listed = crashed(tmp_path, tmp_path / "listed")
+
+    for left, position in ((empty, "100"), (listed, "200")):
+        async with opened(left) as outbox:
+            assert (await checkpoint(outbox)).position == position
+
+
 async def test_what_was_reached_is_saved_at_the_end(tmp_path: Path) -> None:
     async with opened(tmp_path) as outbox:
-        await (await Informed().begin(outbox)).exports(outbox, position="200")
+        informer = await Informed().begin(outbox)
+        await informer.exports(outbox, position="100")
+        await informer.exports(outbox, position="200")
     async with opened(tmp_path) as outbox:
         found = await checkpoint(outbox)
         assert found.position == "200"
