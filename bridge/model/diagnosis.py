@@ -98,7 +98,7 @@ def _of_election(election: ElectionStatus) -> Iterator[Trouble]:
         yield Trouble("election", what, "look at the log of the other replicas")
     elif not election.leads and not election.in_sync:
         what = f"{election.state}, and not in sync: {election.reason}"
-        yield Trouble("election", what, f"look at the leader{f', {election.holder}' * bool(election.holder)}")
+        yield Trouble("election", what, f"look at the leader{f', {election.holder}' if election.holder else ''}")
 
 
 def _of_informer(informer: InformerStatus) -> Iterator[Trouble]:
@@ -120,8 +120,8 @@ def _of_informer(informer: InformerStatus) -> Iterator[Trouble]:
 def troubles_of_sink(sink: SinkStatus, rejected: Sequence[DeadLetterChain] = ()) -> Iterator[Trouble]:
     """Of one sink, of a stopped bridge as well. ``rejected``: see Rejected."""
     subject = f"sinks.{sink.name}"
-    waiting = f"; {counted(sink.backlog_records, 'record')} wait{'s' * (sink.backlog_records == 1)}"
-    backlog = waiting * bool(sink.backlog_records)
+    verb = "waits" if sink.backlog_records == 1 else "wait"
+    backlog = f"; {counted(sink.backlog_records, 'record')} {verb}" if sink.backlog_records else ""
     because = f": {sink.last_error}" if sink.last_error else ""
     resume, again = f"sinks resume {sink.name}", f"sinks retry {sink.name}"
     match sink.state:

@@ -132,6 +132,12 @@ def test_an_informer_without_an_error_is_under_way(state: InformerState, reason:
             "top --sort lag",
         ),
         (
+            {"sinks": (a_sink(state=SinkState.PAUSED, backlog_records=1),)},
+            "sinks.hook",
+            "paused by an operator; 1 record waits",
+            "sinks resume hook",
+        ),
+        (
             {"configuration": ConfigurationStatus(digest="0", loaded_at=0.0, refused="x: unknown option")},
             "configuration",
             "the former configuration stays: x: unknown option",
