@@ -18,7 +18,7 @@ from bridge.playground.http.front import PlaygroundSettings
 from bridge.playground.http.handlers import ListOptions
 from bridge.playground.http.requests import ACCESS_REVIEWS
 from bridge.playground.http.streams import Faults
-from bridge.playground.objects import crds, events
+from bridge.playground.objects import crds
 from bridge.playground.objects.builtin import BUILT_IN
 from bridge.playground.objects.catalogue import Kind
 from bridge.playground.objects.objects import pack
@@ -27,6 +27,7 @@ from bridge.playground.server import ApiServer
 
 _READING = ("get", "list", "watch")
 _BUILT_IN = {kind.name: kind for kind in BUILT_IN}
+_EVENTS = {name for name, kind in _BUILT_IN.items() if kind.collection == "events"}
 
 
 class _ReadOnly(Faults):
@@ -56,8 +57,8 @@ class PastCluster(ApiServer):
         """``kinds``: made by ``past_kind``. ``token``: that of every request. ``now``: for ages."""
         settings = PlaygroundSettings(tokens={token: "reader"}, recorded=0)
         served = {kind.name: kind for kind in kinds}
-        if not served.keys().isdisjoint(events.NAMES):
-            served |= {name: _to_read(_BUILT_IN[name], "v1") for name in events.NAMES}
+        if not served.keys().isdisjoint(_EVENTS):
+            served |= {name: _to_read(_BUILT_IN[name], "v1") for name in _EVENTS}
         super().__init__([*served.values(), _BUILT_IN[ACCESS_REVIEWS]], _ReadOnly(), settings, now=now, tls=tls)
 
     def load(self, objects: Iterable[PastObject]) -> None:

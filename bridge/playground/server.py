@@ -9,7 +9,6 @@ import ssl
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import AsyncExitStack, suppress
 from datetime import UTC, datetime
-from random import Random
 from typing import Self
 
 from aiohttp import StreamReader, web
@@ -20,14 +19,12 @@ from aiohttp.web_protocol import RequestHandler
 
 from bridge.http.listener import Bounds, Connections
 from bridge.playground.http.front import LARGEST_BODY, Front, PlaygroundSettings, SeenRequest
-from bridge.playground.http.streams import Faults, OpenWatches
+from bridge.playground.http.streams import Faults, WatchStream
 from bridge.playground.objects.builtin import BUILT_IN
 from bridge.playground.objects.catalogue import Kind, ServedKinds
 from bridge.playground.objects.objects import Manifest, unpack
 from bridge.playground.objects.state import State
-from bridge.playground.objects.store import ObjectStore, StoreSnapshot
-from bridge.playground.objects.validation import Precondition
-from bridge.playground.objects.writes import Writes
+from bridge.playground.objects.store import StoreSnapshot
 from bridge.telemetry.facts import discard
 
 NAMESPACES = ("default", "kube-node-lease", "kube-public", "kube-system")
@@ -64,12 +61,13 @@ class ApiServer:
         tls: ssl.SSLContext | None = None,
     ) -> None:
         """``port``: 0 takes a free one. ``tls``: None for plain HTTP."""
-        store, catalogue = ObjectStore(settings.history), ServedKinds(kinds)
-        writes = Writes(store, catalogue, Random(settings.seed), now)
-        self._state = State(store, catalogue, writes, settings.version_wait, now)
+        self._state = State(
+            kinds, history=settings.history, version_wait=settings.version_wait, seed=settings.seed, now=now
+        )
         self._news = asyncio.Event()
-        store.listeners.add(self._news.set)
-        self.watches = OpenWatches()
+        self._state.store.listeners.add(self._news.set)
+        self.watches: set[WatchStream] = set()
+        """That clients have open now."""
         self._front = Front(self._state, faults, self.watches, settings, self._news.set)
         self.requests = self._front.requests
         """The last requests, oldest first."""
@@ -121,7 +119,7 @@ class ApiServer:
         await self._listening.aclose()
 
     def _drop_watches(self) -> None:
-        for watch in self.watches.of():
+        for watch in tuple(self.watches):
             watch.reset()
 
 
@@ -172,7 +170,7 @@ class Playground(ApiServer):
         namespace = ((manifest.get("metadata") or {}).get("namespace") or "default") if kind.namespaced else ""
         if namespace and namespace not in self._state.store.collection("namespaces").objects:
             self.create("namespaces", {"metadata": {"name": namespace}}, manager=manager)
-        return unpack(kind, self._state.writes.create(kind, "", namespace, manifest, manager))
+        return unpack(kind, self._state.create(kind, "", namespace, manifest, manager))
 
     def update(self, resource: str, manifest: Manifest, *, manager: str = "playground") -> Manifest:
         """Replaces the whole object, status included. A resourceVersion in the manifest must be current; without a
@@ -180,16 +178,16 @@ class Playground(ApiServer):
         kind, metadata = self._kind(resource), manifest["metadata"]
         namespace = metadata.get("namespace") or "default"
         if not metadata.get("resourceVersion"):
-            current = self._state.writes.find(kind, namespace, metadata["name"])
+            current = self._state.find(kind, namespace, metadata["name"])
             manifest = {**manifest, "metadata": {**metadata, "resourceVersion": str(current.version)}}
-        return unpack(kind, self._state.writes.update(kind, "", namespace, metadata["name"], manifest, manager))
+        return unpack(kind, self._state.update(kind, "", namespace, metadata["name"], manifest, manager))
 
     def patch(
         self, resource: str, name: str, patch: Manifest, *, namespace: str = "default", manager: str = "playground"
     ) -> Manifest:
         """Applies a JSON merge patch, to the status too. Raises StatusError."""
         kind = self._kind(resource)
-        return unpack(kind, self._state.writes.patch(kind, "", namespace, name, patch, manager))
+        return unpack(kind, self._state.patch(kind, "", namespace, name, patch, manager))
 
     def delete(
         self, resource: str, name: str, *, namespace: str = "default", uid: str = "", grace: int | None = 0
@@ -197,13 +195,13 @@ class Playground(ApiServer):
         """Deletes an object, and returns its last state. Finalizers keep the object; ``grace`` (seconds; None for the
         pod's own) keeps a pod that has a node. Raises StatusError."""
         kind = self._kind(resource)
-        last, _ = self._state.writes.delete(kind, namespace, name, Precondition(uid=uid), grace)
+        last, _ = self._state.delete(kind, namespace, name, uid=uid, grace=grace)
         return unpack(kind, last)
 
     def get(self, resource: str, name: str, *, namespace: str = "default") -> Manifest:
         """Raises StatusError (404)."""
         kind = self._kind(resource)
-        return unpack(kind, self._state.writes.find(kind, namespace, name))
+        return unpack(kind, self._state.find(kind, namespace, name))
 
     def list(self, resource: str, *, namespace: str = "") -> list[Manifest]:
         """All objects, sorted by namespace and name."""
@@ -230,7 +228,7 @@ class Playground(ApiServer):
         """Acts as a server whose etcd was restored from a backup: objects and versions come from the snapshot, later
         versions count on from there, the history is empty, and open watches lose their connection."""
         self._state.store.restore(snapshot)
-        self._state.writes.serve_stored_definitions()
+        self._state.serve_stored_definitions()
         self._drop_watches()
 
     # ── Requests and watches of clients ──────────────────────────────────────

@@ -18,7 +18,7 @@ from typing import Any, Self, TypeAlias
 from bridge import playground
 from bridge.playground.http.errors import StatusError
 from bridge.playground.http.handlers import WholeResponse
-from bridge.playground.http.streams import Faults, OpenWatch, OpenWatches, error_line
+from bridge.playground.http.streams import Faults, WatchStream, error_line
 from bridge.playground.objects.store import ObjectStore, StoredObject
 from tests.cluster.servers.ports import hold_port
 from tests.kit.deadlines import BUSY
@@ -53,7 +53,7 @@ class Playground(playground.Playground):
 
     def open_watches(self, resource: str | None = None) -> int:
         """The number of open watches of a resource (None: of all resources)."""
-        return len(self.watches.of(resource))
+        return len(self.misbehave.watches_of(resource))
 
     async def until(self, holds: Callable[[], bool], timeout: float = 10.0 * BUSY) -> None:
         await super().until(holds, timeout)
@@ -119,7 +119,7 @@ class Misbehaviour(Faults):
         self._rules: list[FaultRule] = []
         self._to_lose: Counter[str] = Counter()
 
-    def attach(self, store: ObjectStore, watches: OpenWatches, collection_of: Callable[[str], str]) -> None:
+    def attach(self, store: ObjectStore, watches: set[WatchStream], collection_of: Callable[[str], str]) -> None:
         self._store = store
         self._watches = watches
         self._collection_of = collection_of
@@ -237,11 +237,14 @@ class Misbehaviour(Faults):
         return rule
 
     def _wake(self) -> None:
-        for watch in self._watches.of():
+        for watch in self.watches_of():
             watch.wake()
 
-    def _each(self, resource: str | None, act: Callable[[OpenWatch], None]) -> int:
-        concerned = self._watches.of(resource)
+    def watches_of(self, resource: str | None = None) -> list[WatchStream]:
+        return [watch for watch in self._watches if resource in (None, watch.resource)]
+
+    def _each(self, resource: str | None, act: Callable[[WatchStream], None]) -> int:
+        concerned = self.watches_of(resource)
         for watch in concerned:
             act(watch)
         return len(concerned)

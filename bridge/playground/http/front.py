@@ -17,12 +17,10 @@ from bridge.playground.http.requests import DocumentPath, Target, accepted_form,
 from bridge.playground.http.streams import (
     DISCOVERY,
     Faults,
-    OpenWatches,
     Watch,
     WatchStream,
     error_line,
     wanted_version,
-    watch_timeout,
 )
 from bridge.playground.http.tables import TableForm
 from bridge.playground.objects.state import State
@@ -69,13 +67,14 @@ class PlaygroundSettings:
 
 
 class Front:
-    """Answers every request. ``notify`` is called for each request, and when a watch opens or ends."""
+    """Answers every request. ``watches`` has the watches that are open now; ``notify`` is called for each request, and
+    when a watch opens or ends."""
 
     def __init__(
         self,
         state: State,
         faults: Faults,
-        watches: OpenWatches,
+        watches: set[WatchStream],
         settings: PlaygroundSettings,
         notify: Callable[[], None],
     ) -> None:
@@ -158,18 +157,18 @@ class Front:
         response = await self._open_stream(request, asked, compress=compress)
         try:
             await self._state.reached(wanted)
-            watch = Watch(self._state.store, asked.kind, asked.version, asked.namespace, options, form)
+            watch = Watch(self._state.store, asked, options, form)
         except StatusError as error:
             # The watch is accepted (200 was sent), so the error is sent as an ERROR event.
             await response.write(error_line(error))
             return response
         stream = WatchStream(request, response, watch, self._faults, compress)
-        timeout = watch_timeout(options.timeout)
+        self._watches.add(stream)
+        self._notify()
         try:
-            with self._watches.opened(stream):
-                self._notify()
-                await stream.run(timeout, self._settings.bookmark_interval)
+            await stream.run(options.timeout, self._settings.bookmark_interval)
         finally:
+            self._watches.discard(stream)
             self._notify()
         return response
 

@@ -1,7 +1,7 @@
 """Answers requests for documents, reads and writes; watches are in ``streams``.
 
 The query of a list or a watch is validated as apimachinery's ``ValidateListOptions`` does. A list comes in pages at a
-version, with continue tokens between them (apiserver's ``storage/continue.go``). Writes go to ``state.writes``. Each
+version, with continue tokens between them (apiserver's ``storage/continue.go``). Writes go to ``objects.state``. Each
 failure is a StatusError, or PathNotFound outside of the API.
 """
 
@@ -34,12 +34,26 @@ from bridge.playground.http.requests import (
 from bridge.playground.http.tables import TableForm
 from bridge.playground.objects.catalogue import Kind
 from bridge.playground.objects.objects import Manifest, body, list_item, unpack
-from bridge.playground.objects.state import VERSION_INFO, State
+from bridge.playground.objects.state import State
 from bridge.playground.objects.store import Forgotten, ObjectStore, Range, StoredObject
-from bridge.playground.objects.validation import Precondition
 
 Forbids: TypeAlias = Callable[[str, str], bool]
 """Whether RBAC refuses a verb on a resource: (kubectl's name of the resource, verb)."""
+_VERSION_INFO = {
+    "major": "1",
+    "minor": "36",
+    "emulationMajor": "1",
+    "emulationMinor": "36",
+    "minCompatibilityMajor": "1",
+    "minCompatibilityMinor": "35",
+    "gitVersion": "v1.36.3+playground",
+    "gitCommit": "",
+    "gitTreeState": "",
+    "buildDate": "1970-01-01T00:00:00Z",
+    "goVersion": "",
+    "compiler": "",
+    "platform": "",
+}
 _STRATEGIC = "application/strategic-merge-patch+json"
 _MERGE_PATCHES = ("application/merge-patch+json", _STRATEGIC)
 
@@ -71,7 +85,7 @@ def document(state: State, request: web.BaseRequest, asked: DocumentPath) -> Who
         case ("healthz" | "readyz" | "livez",):
             return WholeResponse(b"ok", 200, "text/plain; charset=utf-8", (("X-Content-Type-Options", "nosniff"),))
         case ("version",):
-            return WholeResponse(msgspec.json.format(encode(VERSION_INFO), indent=2))
+            return WholeResponse(msgspec.json.format(encode(_VERSION_INFO), indent=2))
         case ("api" | "apis",):
             return _api_root(state, request, core=asked.parts == ("api",))
         case ("apis", group) if state.catalogue.versions(group):
@@ -81,12 +95,12 @@ def document(state: State, request: web.BaseRequest, asked: DocumentPath) -> Who
         case ("apis", group, version) if state.catalogue.versions(group):
             return _json(_resources(state, group, version))
         case _:
-            raise PathNotFound(request.path)
+            raise PathNotFound
 
 
 def _resources(state: State, group: str, version: str) -> dict[str, Any]:
     if version not in state.catalogue.versions(group):
-        raise unknown_version(state.catalogue, group, version)
+        raise unknown_version(state.catalogue, group)
     return discovery.api_resource_list(state.catalogue, group, version)
 
 
@@ -134,7 +148,7 @@ async def _get(state: State, request: web.BaseRequest, target: Target, form: Tab
         target.kind, {"watch": "1"} | {k: v for k, v in request.query.items() if k == "resourceVersion"}
     )
     await state.reached(version.version_number())
-    found = state.writes.find(target.kind, target.namespace, target.name)
+    found = state.find(target.kind, target.namespace, target.name)
     if form is not None:
         return WholeResponse(form.of_one(body(target.kind, found, target.version)) + b"\n")
     return _object(target, found)
@@ -156,7 +170,7 @@ def _create(state: State, target: Target, manifest: Manifest, manager: str) -> W
         # A client cannot set the status by create. Pods get a status from their strategy, before any kubelet acts.
         if target.kind.name == "pods":
             manifest["status"] = {"phase": "Pending", "qosClass": "BestEffort"}
-    made = state.writes.create(target.kind, target.version, target.namespace, manifest, manager)
+    made = state.create(target.kind, target.version, target.namespace, manifest, manager)
     return _object(target, made, 201)
 
 
@@ -165,7 +179,7 @@ def _update(state: State, target: Target, manifest: Manifest, manager: str) -> W
     if named != target.name:
         why = f"the name of the object ({named}) does not match the name on the URL ({target.name})"
         raise errors.bad_request(why)
-    changed = state.writes.update(
+    changed = state.update(
         target.kind, target.version, target.namespace, target.name, manifest, manager, status=_which(target)
     )
     return _object(target, changed)
@@ -179,7 +193,7 @@ async def _patch(state: State, request: web.BaseRequest, target: Target, manager
         raise errors.unsupported_media_type(_MERGE_PATCHES[0])
     patch = decoded(await request.read(), target)
     demand_metadata(patch, target)
-    changed = state.writes.patch(
+    changed = state.patch(
         target.kind, target.version, target.namespace, target.name, patch, manager, status=_which(target)
     )
     return _object(target, changed)
@@ -196,10 +210,16 @@ async def _delete(state: State, request: web.BaseRequest, target: Target) -> Who
     text = await request.read()
     options = decoded(text, target) if text else {}
     demanded = options.get("preconditions") or {}
-    demand = Precondition(uid=demanded.get("uid") or "", resource_version=demanded.get("resourceVersion") or "")
     grace = options.get("gracePeriodSeconds", request.query.get("gracePeriodSeconds"))
     seconds = None if grace is None else _seconds(grace)
-    last, gone = state.writes.delete(target.kind, target.namespace, target.name, demand, seconds)
+    last, gone = state.delete(
+        target.kind,
+        target.namespace,
+        target.name,
+        uid=demanded.get("uid") or "",
+        resource_version=demanded.get("resourceVersion") or "",
+        grace=seconds,
+    )
     # kube-apiserver answers a finished delete with a Status, except for pods and namespaces.
     if not gone or target.kind.name in ("pods", "namespaces"):
         return _object(target, last)
@@ -218,7 +238,7 @@ def _delete_collection(state: State, request: web.BaseRequest, target: Target) -
     options = ListOptions.parse(target.kind, request.query, watch=False)
     page = list_page(state.store, target.kind, target.namespace, options)
     for each in page.objects:
-        state.writes.delete(target.kind, each.namespace, each.name)
+        state.delete(target.kind, each.namespace, each.name)
     return WholeResponse(page.body(target.kind, target.version))
 
 

@@ -57,7 +57,7 @@ def resolve(catalogue: ServedKinds, method: str, path: str, query: Mapping[str, 
         case _:
             return DocumentPath(parts)
     if version not in catalogue.versions(group):
-        raise unknown_version(catalogue, group, path)
+        raise unknown_version(catalogue, group)
     # /api/v1/watch/… is the API's deprecated form of ?watch=true.
     watch = rest[0] == "watch" or query.get("watch", "false").lower() not in ("false", "0")
     kind, namespace, name, subresource = _locate(catalogue, group, version, rest[1:] if rest[0] == "watch" else rest)
@@ -65,9 +65,9 @@ def resolve(catalogue: ServedKinds, method: str, path: str, query: Mapping[str, 
     return Target(kind, version, namespace, name, subresource, "watch" if verb == "list" and watch else verb)
 
 
-def unknown_version(catalogue: ServedKinds, group: str, path: str) -> Exception:
+def unknown_version(catalogue: ServedKinds, group: str) -> Exception:
     """The error for an unknown version. The real server answers in JSON if it knows the group, else in plain text."""
-    return resource_not_found() if catalogue.versions(group) else PathNotFound(path)
+    return resource_not_found() if catalogue.versions(group) else PathNotFound()
 
 
 def _locate(catalogue: ServedKinds, group: str, version: str, rest: list[str]) -> tuple[Kind, str, str, str]:

@@ -3,7 +3,7 @@ end, or a fault.
 
 A ``Watch`` makes the lines, from its position in the changes of a collection. A ``WatchStream`` sends them when the
 collection changes or a bookmark is due. ``Faults`` are the server's hooks for faults, which the tests' server overrides
-(``tests.kit``), and ``OpenWatches`` lets that server end or disturb the watches that are open.
+(``tests.kit``); it also ends or disturbs streams that are open.
 """
 
 from __future__ import annotations
@@ -12,21 +12,20 @@ import asyncio
 import contextlib
 import gzip
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
 from itertools import chain
 from random import random
-from typing import Protocol
 
 from aiohttp import web
 
 from bridge.playground.http.errors import StatusError, encode, expired
 from bridge.playground.http.handlers import ListOptions, WholeResponse
+from bridge.playground.http.requests import Target
 from bridge.playground.http.tables import TableForm
 from bridge.playground.objects.catalogue import Kind
 from bridge.playground.objects.objects import MEMBERS, body
 from bridge.playground.objects.store import Event, Forgotten, ObjectStore, Range, StoredObject
 
-# ── Hooks for faults, and open watches ───────────────────────────────────────
+# ── Hooks for faults ─────────────────────────────────────────────────────────
 
 DISCOVERY = ""
 """The resource name of requests for discovery, version and health."""
@@ -56,44 +55,6 @@ class Faults:
         return False
 
 
-class OpenWatch(Protocol):
-    """An open watch of a client."""
-
-    resource: str
-
-    def hang_up(self) -> None:
-        """Ends the watch cleanly."""
-
-    def reset(self) -> None:
-        """Drops the connection."""
-
-    def inject(self, raw: bytes) -> None:
-        """Sends these bytes between two lines."""
-
-    def wake(self) -> None:
-        """Makes the watch look for news and faults."""
-
-
-class OpenWatches:
-    """The watches that clients have open now."""
-
-    def __init__(self) -> None:
-        self._watches: set[OpenWatch] = set()
-
-    @contextmanager
-    def opened(self, watch: OpenWatch) -> Iterator[None]:
-        """Counts the watch as open during the block."""
-        self._watches.add(watch)
-        try:
-            yield
-        finally:
-            self._watches.discard(watch)
-
-    def of(self, resource: str | None = None) -> list[OpenWatch]:
-        """The open watches of a resource (None: of all resources)."""
-        return [watch for watch in self._watches if resource in (None, watch.resource)]
-
-
 # ── The lines of a watch ─────────────────────────────────────────────────────
 
 _ADDED = b'{"type":"ADDED","object":'
@@ -110,23 +71,20 @@ class Watch:
     def __init__(
         self,
         store: ObjectStore,
-        kind: Kind,
-        version: str,
-        namespace: str,
+        target: Target,
         options: ListOptions,
         form: TableForm | None,
     ) -> None:
-        """``store`` has reached ``wanted_version``; ``version`` is the API version of the lines, and ``form`` None for
-        plain JSON.
+        """``store`` has reached ``wanted_version``; ``form`` is None for plain JSON.
 
         Raises StatusError (410) for a resourceVersion that is older than the history.
         """
-        self.kind = kind
-        self.collection = store.collection(kind.collection)
+        self.kind = target.kind
+        self.collection = store.collection(target.kind.collection)
         self.bookmarks = options.bookmarks
         self._store = store
-        self._version = version
-        self._namespace = namespace
+        self._version = target.version
+        self._namespace = target.namespace
         self._selection = options.selection
         self._form = form
         self._has_headers = False
@@ -250,22 +208,28 @@ class WatchStream:
         self._bookmark_due = False
 
     def hang_up(self) -> None:
+        """Ends the watch cleanly."""
         self._over = True
         self.wake()
 
     def reset(self) -> None:
+        """Drops the connection."""
         if self._request.transport is not None:
             self._request.transport.abort()
 
     def inject(self, raw: bytes) -> None:
+        """Sends these bytes between two lines."""
         self._injected.append(raw)
         self.wake()
 
     def wake(self) -> None:
+        """Makes the watch look for news and faults."""
         self._woken.set()
 
     async def run(self, timeout: float, bookmark_interval: float) -> None:
-        """Sends events for ``timeout`` seconds, and a bookmark every ``bookmark_interval`` seconds."""
+        """Sends events for ``timeout`` seconds (0: for a random time), and a bookmark every ``bookmark_interval``
+        seconds."""
+        timeout = timeout or _SHORTEST_WATCH * (1 + random())
         with contextlib.ExitStack() as ending:
             self._watch.collection.listeners.add(self.wake)
             ending.callback(self._watch.collection.listeners.discard, self.wake)
@@ -352,8 +316,3 @@ class WatchStream:
                 timer.cancel()
 
         ending.callback(cancel_all)
-
-
-def watch_timeout(asked: int) -> float:
-    """Seconds that a watch lasts: the client's timeoutSeconds, else a random time."""
-    return asked or _SHORTEST_WATCH * (1 + random())

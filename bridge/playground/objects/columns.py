@@ -17,8 +17,8 @@ from operator import itemgetter
 from typing import Any, TypeAlias
 
 from bridge.playground.http.errors import encode
-from bridge.playground.objects import events
 from bridge.playground.objects.catalogue import Kind, PrinterColumn
+from bridge.playground.objects.objects import event_in_core
 
 Cell: TypeAlias = str | int | float | bool | None
 _NONE, _UNSET, _UNKNOWN, _INVALID = "<none>", "<unset>", "<unknown>", "<invalid>"
@@ -392,7 +392,7 @@ def _node(node: _Shown) -> list[Cell]:
 
 
 def _event(shown: _Shown) -> list[Cell]:
-    event = _Shown(events.in_core(shown.manifest), shown.now)
+    event = _Shown(event_in_core(shown.manifest), shown.now)
     first = event.age_of(event.at("firstTimestamp") or event.at("eventTime"))
     last = event.since("lastTimestamp") if event.at("lastTimestamp") else first
     count = event.at("count") or 1

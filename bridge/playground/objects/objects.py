@@ -7,12 +7,12 @@ that Go writes even for an empty object (no ``omitempty``): bookmarks have them.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from secrets import token_hex
 from typing import Any, TypeAlias
 
 from bridge.model.object import object_key
 from bridge.playground.http.errors import decode, encode
-from bridge.playground.objects import events
 from bridge.playground.objects.catalogue import Kind
 from bridge.playground.objects.store import StoredObject
 
@@ -44,7 +44,7 @@ def pack(kind: Kind, manifest: Manifest, version: int) -> StoredObject:
     """Packs a manifest, and leaves it unchanged. ``metadata`` has name, uid and, for a namespaced kind, namespace."""
     metadata = manifest["metadata"]
     ordered = {
-        **(events.in_core(manifest) if kind.stored_as else manifest),
+        **(event_in_core(manifest) if kind.stored_as else manifest),
         "kind": kind.kind,
         "apiVersion": _API_VERSION,
     }
@@ -91,7 +91,7 @@ def unpack(kind: Kind, stored: StoredObject, version: str = "") -> Manifest:
 def body(kind: Kind, stored: StoredObject, version: str = "", at: int | None = None) -> bytes:
     """JSON in an API version (by default the preferred version); ``at`` replaces the object's resourceVersion."""
     text = stored.body(kind.api_version(version or kind.versions[0]).encode(), at)
-    return encode(events.in_group(decode(text))) if kind.stored_as else text
+    return encode(_event_in_group(decode(text))) if kind.stored_as else text
 
 
 def list_item(kind: Kind, stored: StoredObject, version: str) -> bytes:
@@ -102,6 +102,31 @@ def list_item(kind: Kind, stored: StoredObject, version: str) -> bytes:
         item = unpack(kind, stored, version)
         return encode({name: value for name, value in item.items() if name not in ("kind", "apiVersion")})
     return b"{%b%d%b" % (stored.middle.removeprefix(b'",'), stored.version, stored.closing)
+
+
+# ── The two forms of an event ────────────────────────────────────────────────
+
+_IN_GROUP = {
+    "involvedObject": "regarding",
+    "message": "note",
+    "reportingComponent": "reportingController",
+    "source": "deprecatedSource",
+    "firstTimestamp": "deprecatedFirstTimestamp",
+    "lastTimestamp": "deprecatedLastTimestamp",
+    "count": "deprecatedCount",
+}
+"""Names in the core group, in whose form an event is stored → those in ``events.k8s.io``. An API server serves each
+event in both groups: kubectl asks the one, k9s the other."""
+_IN_CORE = {new: old for old, new in _IN_GROUP.items()}
+
+
+def event_in_core(event: Mapping[str, Any]) -> dict[str, Any]:
+    """In the form of the core group."""
+    return {_IN_CORE.get(name, name): value for name, value in event.items()}
+
+
+def _event_in_group(event: Mapping[str, Any]) -> dict[str, Any]:
+    return {_IN_GROUP.get(name, name): value for name, value in event.items()}
 
 
 # ── metadata.managedFields ───────────────────────────────────────────────────
