@@ -61,6 +61,13 @@ async def value_of(reader: KeyValue, key: str) -> bytes | None:
         return None
 
 
+async def make_bucket(server: Nats, bucket: str, **config: Any) -> None:
+    """As its owner makes it: a stream that permits purges."""
+    settings = {"subjects": [f"$KV.{bucket}.>"], "allow_rollup_hdrs": True, **config}
+    async with await nats.connect(server.url) as connection:
+        await connection.jetstream().add_stream(StreamConfig(name=f"KV_{bucket}", **settings))
+
+
 def key_of(delta: Delta) -> str:
     return f"prod.core.pods.{delta.key.replace('/', '.')}"
 
@@ -83,13 +90,7 @@ async def test_the_bucket_has_the_newest_form(nats_server: Nats, nats_stream: Ma
 async def test_a_value_that_is_purged_leaves_no_past(nats_server: Nats, nats_stream: MakeStream, bucket: str) -> None:
     """Even in a bucket of its owner's, which keeps ten values of each key and lets no marker expire."""
     stream = await nats_stream()
-    async with await nats.connect(nats_server.url) as connection:
-        settings: dict[str, Any] = {
-            "max_msgs_per_subject": 10,
-            "allow_rollup_hdrs": True,
-            "subjects": [f"$KV.{bucket}.>"],
-        }
-        await connection.jetstream().add_stream(StreamConfig(name=f"KV_{bucket}", **settings))
+    await make_bucket(nats_server, bucket, max_msgs_per_subject=10)
     async with opened(nats_server, stream, bucket) as sink:
         for number in range(1, 4):
             assert await sink.deliver([a_delta(number)]) == ALL_STORED
@@ -128,10 +129,7 @@ async def test_a_bucket_that_would_lose_states_is_refused(
     nats_server: Nats, nats_stream: MakeStream, bucket: str, config: dict[str, Any], reason: str
 ) -> None:
     stream = await nats_stream()
-    settings = {"allow_rollup_hdrs": True, **config}
-    async with await nats.connect(nats_server.url) as connection:
-        subjects = [f"$KV.{bucket}.>"]
-        await connection.jetstream().add_stream(StreamConfig(name=f"KV_{bucket}", subjects=subjects, **settings))
+    await make_bucket(nats_server, bucket, **config)
     sink = the_sink(nats_server, stream, bucket)
 
     with pytest.raises(SinkUnavailable, match="bucket") as refused:
@@ -170,7 +168,11 @@ async def purged(server: Nats, bucket: str) -> None:
         assert await connection.jetstream().purge_stream(f"KV_{bucket}")
 
 
-async def test_a_purged_bucket_is_a_loss(nats_server: Nats, nats_stream: MakeStream, bucket: str) -> None:
+async def test_a_purged_bucket_is_a_loss(
+    nats_server: Nats, nats_stream: MakeStream, bucket: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between two runs, and under a sink."""
+    monkeypatch.setattr("sinks.nats.bucket.LOOK_INTERVAL", 0.0)
     stream = await nats_stream()
     async with opened(nats_server, stream, bucket) as sink:
         await sink.deliver([a_delta(1, key="shop/a"), a_delta(2, key="shop/b")])
@@ -178,19 +180,11 @@ async def test_a_purged_bucket_is_a_loss(nats_server: Nats, nats_stream: MakeStr
     await purged(nats_server, bucket)
     async with opened(nats_server, stream, bucket, memory=saved) as sink:
         receipt, again = await sink.deliver([a_delta(5, key="shop/c")]), await sink.deliver([a_delta(6, key="shop/c")])
-    assert f"bucket {bucket} was purged, and has the objects that change from now on" in receipt.lost
-    assert (receipt.pending, again) == ((), ALL_STORED)
-
-
-async def test_a_bucket_purged_under_a_sink_is_noticed(
-    nats_server: Nats, nats_stream: MakeStream, bucket: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("sinks.nats.bucket.LOOK_INTERVAL", 0.0)
-    stream = await nats_stream()
-    async with opened(nats_server, stream, bucket) as sink:
-        await sink.deliver([a_delta(1, key="shop/a")])
         await purged(nats_server, bucket)
-        assert "was purged" in (await sink.deliver([a_delta(2, key="shop/b")])).lost
+        under_it = await sink.deliver([a_delta(7, key="shop/d")])
+    for each in (receipt, under_it):
+        assert f"bucket {bucket} was purged, and has the objects that change from now on" in each.lost
+    assert (receipt.pending, again) == ((), ALL_STORED)
 
 
 async def test_a_bucket_whose_objects_are_all_deleted_was_not_purged(

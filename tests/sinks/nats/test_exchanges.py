@@ -18,7 +18,7 @@ from tests.kit.records import a_delta, ids_of
 from tests.sinks.nats.replicated import cluster as cluster
 from tests.sinks.nats.replicated import make_streams
 from tests.sinks.nats.test_leading import ids_of_stream
-from tests.sinks.nats.test_sink import opened
+from tests.sinks.nats.test_sink import K8S, opened
 
 COUNT = 1000
 Known = Callable[[int], bool]
@@ -84,9 +84,9 @@ async def test_what_the_stream_knows_costs_few_exchanges(
 async def test_what_a_replicated_stream_knows_costs_few_exchanges(
     cluster: Sequence[Nats], pattern: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    stream = NatsStream("K8S", "k8s")
+
     await make_streams(cluster[0], StreamConfig(name="K8S", subjects=["k8s.>"], num_replicas=3))
-    await examine(cluster[0], stream, pattern, monkeypatch)
+    await examine(cluster[0], K8S, pattern, monkeypatch)
 
 
 def test_numbers_ascend_until_the_stream_knows_the_first() -> None:

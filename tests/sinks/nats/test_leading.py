@@ -14,23 +14,19 @@ import nats
 import pytest
 from msgspec.structs import replace
 
-from bridge.delivery.attempts import SinkAttempts, WorkerSettings
 from bridge.model.record import Delta, Record, TermBegan
 from bridge.model.versions.stored_record import StoredKind, StoredVersions
-from bridge.telemetry.facts import Fact
-from bridge.telemetry.facts.delivery import LeadershipDoubted
 from sinks.base import ALL_STORED, Receipt, SinkContext, SinkUnavailable
 from sinks.nats.connection import NatsConnection
 from sinks.nats.delivery import MAX_MESSAGES_IN_FLIGHT
 from sinks.nats.leading import StreamInDoubt
 from sinks.nats.sink import NatsSink
-from tests.bridge.delivery.fakes import FakeDeadLetters, FakeFeed
 from tests.cluster.fixtures import MakeStream, NatsStream, StartNats
 from tests.cluster.servers import Nats, NatsRecord
 from tests.kit.deadlines import BUSY
 from tests.kit.records import a_delta, changes, ids_of
 from tests.kit.sinks import failure_of, opened_sink, until_stored
-from tests.sinks.nats.test_sink import the_sink
+from tests.sinks.nats.test_sink import K8S, the_sink
 
 FORMER, NEXT = 1, 2
 TIME = "2026-11-23T09:41:01.613392Z"
@@ -100,40 +96,25 @@ async def terms(server: Nats, stream: NatsStream) -> list[int]:
 
 
 async def test_a_former_leader_is_refused_before_the_next_record(nats_server: Nats, nats_stream: MakeStream) -> None:
-    stream = await nats_stream()
+    """Also by another connection."""
+    stream, former_term = await nats_stream(), ["term/1", *ids_of(changes(3)), "term/2"]
     async with leading(nats_server, stream, FORMER) as former:
         assert await former.deliver(in_term(FORMER, changes(3))) == ALL_STORED
         async with leading(nats_server, stream, NEXT) as successor:
             late = in_term(FORMER, changes(3, first=4))
-            for reason in ("another publisher writes", "its last message 203 is of a leader of term 2"):
+            of_successor = "its last message 203 is of a leader of term 2, and this leader has term 1"
+            for reason in ("another publisher writes", of_successor):
                 refused = await former.deliver(late)
                 assert list(refused.pending) == [0, 1, 2]
                 assert reason in failure_of(refused)
                 assert refused.failure is not None
                 assert refused.failure.doubted, "it sends nothing more until it has read the Lease"
-            assert await ids_of_stream(nats_server, stream) == ["term/1", *ids_of(changes(3)), "term/2"]
+            with pytest.raises(SinkUnavailable, match=of_successor):
+                await a_sink(nats_server, stream).open(of_leader(FORMER))
+            assert await ids_of_stream(nats_server, stream) == former_term
             assert await successor.deliver(in_term(NEXT, changes(3, first=4))) == ALL_STORED
 
-    assert await ids_of_stream(nats_server, stream) == [
-        "term/1",
-        *ids_of(changes(3)),
-        "term/2",
-        *ids_of(changes(3, first=4)),
-    ]
-
-
-async def test_a_former_leader_that_connects_anew_is_refused(nats_server: Nats, nats_stream: MakeStream) -> None:
-    stream = await nats_stream()
-    async with leading(nats_server, stream, FORMER) as former:
-        async with leading(nats_server, stream, NEXT):
-            pass
-        await former.close()
-        refused = await former.deliver(in_term(FORMER, changes(3)))
-        assert "is of a leader of term 2" in failure_of(refused)
-        with pytest.raises(SinkUnavailable, match="is of a leader of term 2, and this leader has term 1"):
-            await a_sink(nats_server, stream).open(of_leader(FORMER))
-
-    assert await ids_of_stream(nats_server, stream) == ["term/1", "term/2"]
+    assert await ids_of_stream(nats_server, stream) == [*former_term, *ids_of(changes(3, first=4))]
 
 
 async def test_a_leader_goes_on_behind_a_cancelled_delivery(nats_server: Nats, nats_stream: MakeStream) -> None:
@@ -230,67 +211,16 @@ async def test_messages_in_flight_at_a_takeover_precede_the_notice(nats_server: 
         assert [each for each in ids if each in of_object] == of_object, "in order"
 
 
-class FakeLease:
-    is_valid = True
-
-    def __init__(self) -> None:
-        self.asked = asyncio.Event()
-        self.renewed = asyncio.Event()
-
-    async def confirmed(self) -> None:
-        self.asked.set()
-        await self.renewed.wait()
-
-
-async def test_a_leader_pauses_and_goes_on_once_its_lease_is_confirmed(
-    nats_server: Nats, nats_stream: MakeStream
-) -> None:
-    stream, lease, facts = await nats_stream(), FakeLease(), list[Fact]()
-
-    async def no_pause(_cause: object) -> None:
-        return
-
-    settings = WorkerSettings(
-        name="live",
-        make_sink=lambda: a_sink(nats_server, stream),
-        make_context=lambda: of_leader(FORMER),
-        pending=FakeFeed().as_feed,
-        dead_letters=FakeDeadLetters().as_dead_letters,
-        report=facts.append,
-        now=lambda: TIME,
-        max_batch=100,
-        jitter=lambda: 0.0,
-        save_pause=no_pause,
-        lease=lease,
-    )
-    attempts = SinkAttempts(settings)
-    async with leading(nats_server, stream, NEXT):
-        pass
-    opening = asyncio.get_running_loop().create_task(attempts.open())
-    async with asyncio.timeout(10 * BUSY):
-        await lease.asked.wait()
-        assert await ids_of_stream(nats_server, stream) == ["term/2"], "nothing before"
-        lease.renewed.set()
-        await opening
-    receipt, _ = await attempts.deliver(in_term(FORMER, changes(3)))
-    await attempts.close()
-
-    assert receipt == ALL_STORED
-    assert [fact.sink for fact in facts if isinstance(fact, LeadershipDoubted)] == ["live"]
-    assert await ids_of_stream(nats_server, stream) == ["term/2", "term/1", *ids_of(changes(3))]
-
-
 async def test_a_leader_that_connects_again_begins_no_other_term(start_nats: StartNats) -> None:
-    server, stream = start_nats(), NatsStream("K8S", "k8s")
-    sink = the_sink(server, "K8S", "k8s", create_stream={})
-    async with opened_sink(sink, of_leader(FORMER)):
+    server = start_nats()
+    async with opened_sink(the_sink(server, "K8S", "k8s", create_stream={}), of_leader(FORMER)) as sink:
         assert (await sink.deliver(in_term(FORMER, changes(3)))).created
         for first in (4, 7):
             await asyncio.to_thread(server.kill9)
             await asyncio.to_thread(server.start)
             await until_stored(sink, in_term(FORMER, changes(3, first=first)))
 
-    assert await ids_of_stream(server, stream) == ["term/1", *ids_of(changes(9))]
+    assert await ids_of_stream(server, K8S) == ["term/1", *ids_of(changes(9))]
 
 
 async def test_known_records_of_a_takeover_are_stored_once(nats_server: Nats, nats_stream: MakeStream) -> None:

@@ -23,9 +23,12 @@ from tests.cluster.servers import Nats
 from tests.kit.deadlines import BUSY
 from tests.kit.records import a_delta, a_gap, changes
 from tests.kit.sinks import ALONE, failure_of, opened_sink, until_stored
-from tests.sinks.nats.test_bucket import CREATE, key_of, state_in, the_sink
+from tests.sinks.nats.replicated import cluster as cluster
+from tests.sinks.nats.replicated import make_streams
+from tests.sinks.nats.test_bucket import CREATE, key_of, make_bucket, state_in, the_sink
 from tests.sinks.nats.test_bucket import bucket as bucket
 from tests.sinks.nats.test_leading import FORMER, NEXT, Held, in_term, of_leader
+from tests.sinks.nats.test_sink import K8S
 
 TERM_KEY = "prod._.notice._._"
 
@@ -227,11 +230,7 @@ async def test_a_leader_that_is_alone_writes_its_markers_once(
 
 async def test_a_full_bucket_is_named(nats_server: Nats, nats_stream: MakeStream, bucket: str) -> None:
     stream = await nats_stream()
-    async with await nats.connect(nats_server.url) as connection:
-        subjects, full = [f"$KV.{bucket}.>"], {"max_bytes": 100, "discard": DiscardPolicy.NEW}
-        await connection.jetstream().add_stream(
-            StreamConfig(name=f"KV_{bucket}", subjects=subjects, allow_rollup_hdrs=True, **full)  # type: ignore[arg-type]
-        )
+    await make_bucket(nats_server, bucket, max_bytes=100, discard=DiscardPolicy.NEW)
     with pytest.raises(SinkUnavailable, match=f"KV_{bucket}: the server answers: maximum bytes exceeded"):
         async with leading(nats_server, stream, bucket, FORMER):
             pass
@@ -239,11 +238,7 @@ async def test_a_full_bucket_is_named(nats_server: Nats, nats_stream: MakeStream
 
 async def test_a_bucket_of_its_owners_keeps_one_marker(nats_server: Nats, nats_stream: MakeStream, bucket: str) -> None:
     stream = await nats_stream()
-    async with await nats.connect(nats_server.url) as connection:
-        subjects = [f"$KV.{bucket}.>"]
-        await connection.jetstream().add_stream(
-            StreamConfig(name=f"KV_{bucket}", subjects=subjects, max_msgs_per_subject=10, allow_rollup_hdrs=True)
-        )
+    await make_bucket(nats_server, bucket, max_msgs_per_subject=10)
     for term in (FORMER, NEXT):
         async with leading(nats_server, stream, bucket, term):
             pass
@@ -253,9 +248,9 @@ async def test_a_bucket_of_its_owners_keeps_one_marker(nats_server: Nats, nats_s
 
 
 async def test_a_leader_goes_on_in_its_bucket_behind_restarts(start_nats: StartNats, bucket: str) -> None:
-    server, stream, batch = start_nats(), NatsStream("K8S", "k8s"), objects(3)
+    server, batch = start_nats(), objects(3)
     for _ in range(2):
-        async with leading(server, stream, bucket, FORMER, create_stream={}) as sink:
+        async with leading(server, K8S, bucket, FORMER, create_stream={}) as sink:
             await store(sink, in_term(FORMER, batch))
             await asyncio.to_thread(server.kill9)
             await asyncio.to_thread(server.start)
@@ -350,3 +345,36 @@ async def test_without_a_fence_entries_name_no_number(
     entries = await nats_server.read_all(f"KV_{bucket}")
     assert len(entries) == 4
     assert not any("Nats-Expected-Last-Sequence" in each.headers for each in entries)
+
+
+# ── Of three servers ─────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("sent", [0, 40])
+async def test_a_replicated_bucket_refuses_a_former_leader_and_goes_on(cluster: Sequence[Nats], sent: int) -> None:
+    """A refused entry must leave the bucket in order: servers of 2.15 stop a stream for another refusal."""
+    bucket, batch, server = "states", objects(90), cluster[0]
+    one = {"max_msgs_per_subject": 1, "allow_rollup_hdrs": True}
+    await make_streams(
+        server,
+        StreamConfig(name=K8S.name, subjects=[f"{K8S.prefix}.>"]),
+        StreamConfig(name=f"KV_{bucket}", subjects=[f"$KV.{bucket}.>"], num_replicas=3, **one),  # type: ignore[arg-type]
+    )
+    async with leading(server, K8S, bucket, FORMER) as former:
+        await store(former, in_term(FORMER, batch))
+        later = [a_delta(1000 + index, key=each.key) for index, each in enumerate(batch)]
+        async with (
+            frozen(former, in_term(FORMER, later), sent) as delivering,
+            leading(server, K8S, bucket, NEXT),
+        ):
+            pass
+        refused = await delivering
+        assert len(refused.pending) == 90 - sent
+        assert refused.failure is not None
+        assert refused.failure.doubted
+        assert await values_in(server, bucket) == values(*later[:sent], *batch[sent:])
+        async with leading(server, K8S, bucket, NEXT) as successor:
+            await store(successor, in_term(NEXT, later))
+
+    assert await values_in(server, bucket) == values(*later)

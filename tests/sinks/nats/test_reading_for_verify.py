@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Any
 
 import nats
 import pytest
-from kubedelta_reader.sources import Unavailable
 from kubedelta_reader.sources import nats as readback
 
 from bridge.model.change import Op
-from bridge.model.formats.cloudevent import CloudEvents
-from bridge.model.record import Delta, Record
-from bridge.model.versions.stored_record import FOREIGN, StoredKind, StoredVersion, StoredVersions
+from bridge.model.record import Record
+from bridge.model.versions.stored_record import FOREIGN, StoredVersion, StoredVersions
 from sinks.base import ALL_STORED, ReadPurpose
 from sinks.nats.options import NatsOptions
 from sinks.nats.reader import nats_reader
@@ -23,9 +20,8 @@ from sinks.nats.sink import NatsSink
 from sinks.reader import RecordReader
 from tests.cluster.fixtures import MakeStream, NatsStream
 from tests.cluster.servers import Nats
-from tests.cluster.servers.ports import reserve_port
 from tests.kit.readers import opened, rest
-from tests.kit.records import CLUSTER_ROLES, a_delta, a_gap, changes
+from tests.kit.records import CLUSTER_ROLES, a_delta, a_gap, as_stored, changes
 from tests.kit.sinks import opened_sink
 
 CLUSTER = "prod"
@@ -49,16 +45,6 @@ def reading(chosen: NatsOptions) -> AbstractAsyncContextManager[RecordReader]:
     return opened(nats_reader("live", chosen, cluster=CLUSTER, purpose=ReadPurpose.VERIFY))
 
 
-def as_received(records: Sequence[Record]) -> list[StoredVersion]:
-    events = CloudEvents(CLUSTER)
-    return [
-        StoredVersion(StoredKind.OBJECT, events.partition_key(each), each.op, each.uid, each.resource_version)
-        if isinstance(each, Delta)
-        else StoredVersion(StoredKind.GAP, CLUSTER)
-        for each in records
-    ]
-
-
 @pytest.mark.parametrize("form", ["cloudevents", "envelope"])
 async def test_every_record_is_read_in_order_and_by_its_kind(
     nats_server: Nats, nats_stream: MakeStream, form: str
@@ -73,7 +59,7 @@ async def test_every_record_is_read_in_order_and_by_its_kind(
     await write(chosen, records)
 
     async with reading(chosen) as reader:
-        assert await rest(reader) == as_received(records)
+        assert await rest(reader) == as_stored(records)
 
 
 async def test_a_long_stream_is_read_whole_and_then_only_what_is_new(
@@ -82,10 +68,10 @@ async def test_a_long_stream_is_read_whole_and_then_only_what_is_new(
     chosen = options(nats_server, await nats_stream())
     await write(chosen, changes(1700))
     async with reading(chosen) as reader:
-        assert await rest(reader) == as_received(changes(1700))
+        assert await rest(reader) == as_stored(changes(1700))
         assert await rest(reader) == []
         await write(chosen, changes(3, first=1701))
-        assert await rest(reader) == as_received(changes(3, first=1701))
+        assert await rest(reader) == as_stored(changes(3, first=1701))
 
 
 async def test_other_subjects_are_ignored_and_others_messages_foreign(
@@ -99,7 +85,7 @@ async def test_other_subjects_are_ignored_and_others_messages_foreign(
         await other.jetstream().publish(f"{stream.prefix}.core.pods.shop.web-1", b"{}")
 
     async with reading(chosen) as reader:
-        assert await rest(reader) == [*as_received(changes(1)), FOREIGN]
+        assert await rest(reader) == [*as_stored(changes(1)), FOREIGN]
 
 
 async def test_messages_that_went_from_the_stream_are_not_waited_for(
@@ -116,29 +102,4 @@ async def test_messages_that_went_from_the_stream_are_not_waited_for(
             if len(found) == 10:
                 await other.jetstream().purge_stream(stream.name, seq=26)
 
-    assert found == as_received([*changes(10), *changes(5, first=26)])
-
-
-async def test_nothing_is_left_behind_at_the_server(nats_server: Nats, nats_stream: MakeStream) -> None:
-    stream = await nats_stream()
-    chosen = options(nats_server, stream)
-    await write(chosen, changes(2))
-    async with reading(chosen) as reader:
-        await rest(reader)
-    async with await nats.connect(nats_server.url) as other:
-        assert (await other.jetstream().stream_info(stream.name)).state.consumer_count == 0
-
-
-async def test_a_stream_that_is_not_there_is_named(nats_server: Nats) -> None:
-    chosen = options(nats_server, NatsStream("no-such-stream", "nowhere"))
-    with pytest.raises(Unavailable, match="has no stream no-such-stream"):
-        async with reading(chosen):
-            pass
-
-
-async def test_a_server_that_cannot_be_reached_is_named() -> None:
-    url = f"nats://127.0.0.1:{reserve_port()}"
-    chosen = NatsOptions.model_validate({"servers": [url], "stream": "K8S", "connect_timeout": 0.5})
-    with pytest.raises(Unavailable, match=re.escape(f"cannot connect to {url}")):
-        async with reading(chosen):
-            pass
+    assert found == as_stored([*changes(10), *changes(5, first=26)])

@@ -19,7 +19,6 @@ from sinks.base import ALL_STORED
 from sinks.nats.delivery import MAX_MESSAGES_IN_FLIGHT
 from sinks.nats.leading import StreamInDoubt
 from sinks.nats.sink import NatsSink
-from tests.cluster.fixtures import NatsStream
 from tests.cluster.servers import Nats
 from tests.kit.deadlines import BUSY
 from tests.kit.records import a_delta, changes, ids_of
@@ -27,23 +26,19 @@ from tests.kit.sinks import opened_sink, until_stored
 from tests.sinks.nats.replicated import change_leader, make_streams
 from tests.sinks.nats.replicated import cluster as cluster
 from tests.sinks.nats.test_leading import FORMER, NEXT, Held, ids_of_stream, in_term, leading, messages, terms
-from tests.sinks.nats.test_sink import the_sink
-
-STREAM = NatsStream("K8S", "k8s")
+from tests.sinks.nats.test_sink import K8S, the_sink
 
 
 @asynccontextmanager
 async def running(servers: Sequence[Nats], **options: Any) -> AsyncIterator[NatsSink]:
     urls = [server.url for server in servers]
-    sink = the_sink(servers[0], STREAM.name, STREAM.prefix, servers=urls, **options)
+    sink = the_sink(servers[0], K8S.name, K8S.prefix, servers=urls, **options)
     async with opened_sink(sink):
         yield sink
 
 
 async def make(servers: Sequence[Nats], **config: Any) -> None:
-    await make_streams(
-        servers[0], StreamConfig(name=STREAM.name, subjects=[f"{STREAM.prefix}.>"], num_replicas=3, **config)
-    )
+    await make_streams(servers[0], StreamConfig(name=K8S.name, subjects=[f"{K8S.prefix}.>"], num_replicas=3, **config))
 
 
 async def until_led(server: Nats) -> None:
@@ -51,13 +46,13 @@ async def until_led(server: Nats) -> None:
     async with asyncio.timeout(60 * BUSY):
         while True:
             with suppress(APIError, nats.errors.Error, TimeoutError):
-                await server.read_all(STREAM.name)
+                await server.read_all(K8S.name)
                 return
             await asyncio.sleep(0.1)
 
 
 async def no_ids_named(server: Nats) -> bool:
-    return not any("Nats-Expected-Last-Msg-Id" in each.headers for each in await server.read_all(STREAM.name))
+    return not any("Nats-Expected-Last-Msg-Id" in each.headers for each in await server.read_all(K8S.name))
 
 
 async def test_a_rejected_message_leaves_a_replicated_stream_in_order(cluster: Sequence[Nats]) -> None:
@@ -71,7 +66,7 @@ async def test_a_rejected_message_leaves_a_replicated_stream_in_order(cluster: S
         assert await sink.deliver(changes(20, first=100)) == ALL_STORED
 
     del batch[9]
-    assert await ids_of_stream(cluster[0], STREAM) == ids_of(batch) + ids_of(changes(20, first=100))
+    assert await ids_of_stream(cluster[0], K8S) == ids_of(batch) + ids_of(changes(20, first=100))
     assert await no_ids_named(cluster[0])
 
 
@@ -80,11 +75,11 @@ async def test_a_rejected_message_leaves_a_replicated_stream_in_order(cluster: S
 async def test_a_replicated_stream_refuses_a_former_leader_and_goes_on(cluster: Sequence[Nats], sent: int) -> None:
     await make(cluster)
     server, batch = cluster[0], [a_delta(n, key=f"a/{n}") for n in range(1, 251)]
-    async with leading(server, STREAM, FORMER) as former:
+    async with leading(server, K8S, FORMER) as former:
         held = Held(former, sent)
         delivering = asyncio.get_running_loop().create_task(former.deliver(in_term(FORMER, batch)))
         await held.reached.wait()
-        async with leading(server, STREAM, NEXT) as successor:
+        async with leading(server, K8S, NEXT) as successor:
             held.thawed.set()
             refused = await delivering
             assert len(refused.pending) == 250 - sent
@@ -92,7 +87,7 @@ async def test_a_replicated_stream_refuses_a_former_leader_and_goes_on(cluster: 
             assert refused.failure.doubted
             assert await successor.deliver(in_term(NEXT, batch)) == ALL_STORED
 
-    assert await ids_of_stream(server, STREAM) == ["term/1", *ids_of(batch[:sent]), "term/2", *ids_of(batch[sent:])]
+    assert await ids_of_stream(server, K8S) == ["term/1", *ids_of(batch[:sent]), "term/2", *ids_of(batch[sent:])]
     assert await no_ids_named(server)
 
 
@@ -103,23 +98,23 @@ async def test_late_messages_of_a_former_leader_are_refused(cluster: Sequence[Na
     notice, if no others were in front of it, and the stream would store it, and all behind it."""
     await make(cluster)
     server, batch = cluster[0], [a_delta(n, key=f"a/{n}") for n in range(1, MAX_MESSAGES_IN_FLIGHT + 1)]
-    async with leading(server, STREAM, FORMER) as former:
+    async with leading(server, K8S, FORMER) as former:
         last, connection = former._last, former._connection
         assert last is not None
         assert connection is not None
-        async with leading(cluster[1], STREAM, NEXT):
-            await change_leader(cluster[1], STREAM.name)
+        async with leading(cluster[1], K8S, NEXT):
+            await change_leader(cluster[1], K8S.name)
             await until_led(server)
             for index, record in enumerate(in_term(FORMER, batch)):
                 message = former._encoder.encode(record)
                 headers, _ = message.behind(last + index)
                 await connection.publish(message.subject, message.payload, headers)
             await connection.client.flush()
-        async with leading(cluster[2], STREAM, NEXT) as successor:
+        async with leading(cluster[2], K8S, NEXT) as successor:
             assert await successor.deliver(in_term(NEXT, batch)) == ALL_STORED, "nobody else has stored anything"
 
-    assert await ids_of_stream(server, STREAM) == ["term/1", "term/2", *ids_of(batch)]
-    found = await terms(server, STREAM)
+    assert await ids_of_stream(server, K8S) == ["term/1", "term/2", *ids_of(batch)]
+    found = await terms(server, K8S)
     assert found == sorted(found), "nothing of term 1 behind term 2"
 
 
@@ -127,20 +122,20 @@ async def test_late_messages_of_a_former_leader_are_refused(cluster: Sequence[Na
 async def test_a_takeover_of_copies_ends_what_is_in_flight(cluster: Sequence[Nats]) -> None:
     await make(cluster)
     batch, server = changes(300, keys=100), cluster[0]
-    async with leading(server, STREAM, FORMER) as former:
+    async with leading(server, K8S, FORMER) as former:
         delivering = asyncio.get_running_loop().create_task(former.deliver(in_term(FORMER, batch)))
         await asyncio.sleep(random.uniform(0, 0.1))
         async with asyncio.timeout(60 * BUSY):
             while True:
                 with suppress(StreamInDoubt):  # The former leader stored one more in between.
-                    async with leading(cluster[1], STREAM, NEXT) as successor:
+                    async with leading(cluster[1], K8S, NEXT) as successor:
                         await until_stored(successor, in_term(NEXT, batch))
                     break
         await delivering
 
-    found = await terms(server, STREAM)
+    found = await terms(server, K8S)
     assert found == sorted(found), "nothing of term 1 behind term 2"
-    ids = [each for each in await ids_of_stream(server, STREAM) if not each.startswith("term/")]
+    ids = [each for each in await ids_of_stream(server, K8S) if not each.startswith("term/")]
     assert sorted(ids) == sorted(ids_of(batch)), "each once"
 
 
@@ -149,16 +144,16 @@ async def test_a_takeover_of_copies_ends_what_is_in_flight(cluster: Sequence[Nat
 async def test_another_leader_of_the_stream_stores_all_once(cluster: Sequence[Nats], elected: bool) -> None:
     await make(cluster)
     batch: list[Delta] = changes(2000, keys=150)
-    async with leading(cluster[0], STREAM, FORMER) if elected else running(cluster, ack_timeout=2) as sink:
+    async with leading(cluster[0], K8S, FORMER) if elected else running(cluster, ack_timeout=2) as sink:
         records = in_term(FORMER, batch)
         for first in range(0, 2000, 400):
             delivering = asyncio.get_running_loop().create_task(until_stored(sink, records[first : first + 400]))
             await asyncio.sleep(random.uniform(0, 0.02))
-            await change_leader(cluster[1], STREAM.name)
+            await change_leader(cluster[1], K8S.name)
             await delivering
 
     await until_led(cluster[0])
-    ids = [each for each in await ids_of_stream(cluster[0], STREAM) if not each.startswith("term/")]
+    ids = [each for each in await ids_of_stream(cluster[0], K8S) if not each.startswith("term/")]
     assert ids == ids_of(batch), "each once, in order"
 
 
@@ -176,4 +171,4 @@ async def test_a_killed_server_costs_a_replicated_stream_nothing(cluster: Sequen
             await asyncio.to_thread(server.start)
 
     await until_led(cluster[1])
-    assert ids_of(batch) == [each.headers["ce-id"] for each in await messages(cluster[1], STREAM)]
+    assert ids_of(batch) == [each.headers["ce-id"] for each in await messages(cluster[1], K8S)]
