@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from enum import StrEnum
-from typing import NamedTuple
 
 from confluent_kafka import KafkaError as E
 
@@ -25,11 +24,6 @@ class Fault(StrEnum):
     """Brokers, connection, credentials, or the producer: the sink tries again, after a pause."""
     FENCE = "fence"
     """Another producer has the transactional id: the sink ends its deliveries. Without transactions, as for SINK."""
-
-
-class Verdict(NamedTuple):
-    fault: Fault
-    reason: str
 
 
 _OTHER_REQUESTS = """
@@ -48,7 +42,7 @@ VOTER_NOT_FOUND INVALID_REGULAR_EXPRESSION STREAMS_INVALID_TOPOLOGY STREAMS_INVA
 STREAMS_TOPOLOGY_FENCED SHARE_SESSION_LIMIT_REACHED
 """
 
-_ROWS: Mapping[Fault, Mapping[int, str]] = {
+VERDICTS: Mapping[Fault, Mapping[int, str]] = {
     Fault.RECORD: {
         E.MSG_SIZE_TOO_LARGE: "larger than max_message_bytes, or than max.message.bytes of the topic",
         E.RECORD_LIST_TOO_LARGE: "larger than a segment of the topic (segment.bytes)",
@@ -191,23 +185,15 @@ _ROWS: Mapping[Fault, Mapping[int, str]] = {
         **{getattr(E, name): "no answer to a record" for name in _OTHER_REQUESTS.split()},
     },
 }
+"""Fault → code → reason, of every code of librdkafka. A code that only newer brokers know counts as the sink's: it is
+tried again."""
 
-VERDICTS: Mapping[int, Verdict] = {
-    code: Verdict(fault, reason) for fault, rows in _ROWS.items() for code, reason in rows.items()
-}
-"""Every code of librdkafka. A code that only newer brokers know counts as the sink's: it is tried again."""
-
-
-def codes_of(fault: Fault) -> frozenset[int]:
-    return frozenset(_ROWS[fault])
-
-
-REFUSALS = codes_of(Fault.RECORD)
+REFUSALS = VERDICTS[Fault.RECORD].keys()
 """Brokers will never take the record. They give this error to the record's whole batch."""
 TOO_LARGE = frozenset({E.MSG_SIZE_TOO_LARGE, E.RECORD_LIST_TOO_LARGE})
 """Refusals that a smaller form of the record may escape."""
-TOPIC_ERRORS = codes_of(Fault.TOPIC)
-NEIGHBOURS = codes_of(Fault.NEIGHBOUR)
+TOPIC_ERRORS = VERDICTS[Fault.TOPIC].keys()
+NEIGHBOURS = VERDICTS[Fault.NEIGHBOUR].keys()
 MISSING = frozenset(
     {
         E.UNKNOWN_TOPIC_OR_PART,
@@ -218,4 +204,4 @@ MISSING = frozenset(
     }
 )
 """Errors of topics that metadata show, too."""
-FENCING = codes_of(Fault.FENCE)
+FENCING = VERDICTS[Fault.FENCE].keys()

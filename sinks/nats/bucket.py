@@ -41,7 +41,7 @@ from sinks.nats.exchange import LostDuplicates
 from sinks.nats.leading import StreamInDoubt, append_all, term_at_end
 from sinks.nats.options import CreateStream, NatsOptions
 from sinks.nats.sink import LOOK_INTERVAL, NatsSink
-from sinks.nats.stream import KnownBucket, NatsStream, OtherWriter, StreamDescription
+from sinks.nats.stream import KnownBucket, NatsStream, StreamDescription
 from sinks.receipt import BatchResult, Receipt, SinkUnavailable
 from sinks.state import StateBesideHistory
 from sinks.template import Template
@@ -182,8 +182,6 @@ async def take_over_bucket(
         return await append_all(bucket, connection, [marker] * MAX_MESSAGES_IN_FLIGHT, last)
     except StreamInDoubt as doubt:
         raise BucketInDoubt(str(doubt), doubt.in_doubt) from doubt
-    except OtherWriter as error:
-        raise BucketInDoubt(str(error)) from error
 
 
 # ── The sink ─────────────────────────────────────────────────────────────────

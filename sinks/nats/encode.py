@@ -85,23 +85,11 @@ class NatsEncoder:
         subject = self._subject.render(record)
         if len(subject) > MAX_SUBJECT:
             raise ValueError(f"its subject would have {len(subject)} bytes; {MAX_SUBJECT} are the most")
-        identity = percent_encoded(record.delivery_id)
-        headers = self._events.encoded_headers(record, NATS_NAMES)
-        headers |= {MSG_ID: identity, _CONTENT_TYPE: headers[_DATA_TYPE]}
-        if self._stream is not None:
-            headers[EXPECTED_STREAM] = self._stream
-        payload = self._events.data(record)
-        return NatsMessage(identity, subject, headers, payload, headers_size(headers) + len(payload))
+        return self._message(record, record.delivery_id, subject)
 
     def term(self, began: TermBegan) -> NatsMessage:
         """The message that begins a term."""
-        headers = self._events.encoded_headers(began, NATS_NAMES)
-        headers |= {MSG_ID: percent_encoded(began.id), _CONTENT_TYPE: headers[_DATA_TYPE]}
-        if self._stream is not None:
-            headers[EXPECTED_STREAM] = self._stream
-        payload = self._events.data(began)
-        size = headers_size(headers) + len(payload)
-        return NatsMessage(headers[MSG_ID], self._subject.of_notices(), headers, payload, size)
+        return self._message(began, began.id, self._subject.of_notices())
 
     def before_term(self, began: TermBegan, former: int, number: int) -> NatsMessage:
         """One of the notices in front of that which begins a term. The leader of the term writes it, and it says that
@@ -113,6 +101,15 @@ class NatsEncoder:
         return NatsMessage(
             identity, notice.subject, headers, notice.payload, headers_size(headers) + len(notice.payload)
         )
+
+    def _message(self, record: Record | TermBegan, delivery_id: str, subject: str) -> NatsMessage:
+        identity = percent_encoded(delivery_id)
+        headers = self._events.encoded_headers(record, NATS_NAMES)
+        headers |= {MSG_ID: identity, _CONTENT_TYPE: headers[_DATA_TYPE]}
+        if self._stream is not None:
+            headers[EXPECTED_STREAM] = self._stream
+        payload = self._events.data(record)
+        return NatsMessage(identity, subject, headers, payload, headers_size(headers) + len(payload))
 
 
 @dataclass(frozen=True, slots=True)

@@ -116,13 +116,12 @@ def read_answer(headers: Mapping[str, str] | None, payload: bytes) -> Answer:
             return PublishFailed("the server's answer is no acknowledgement of JetStream")
         return Acknowledged(ack.seq, ack.duplicate)
     number, description = ack.error.err_code, ack.error.description
-    verdict = VERDICTS.get(number)
-    if verdict is not None and verdict.fault is JetStreamFault.FENCE:
+    if number in VERDICTS[JetStreamFault.FENCE]:
         return WrongLastMessage(_last_in(description))
     if number == STORE_FAILED and description == TOO_LARGE_FOR_THE_STORE:
         return MessageRejected("larger than a message in the stream's store may be", excerpt(payload, Secrets(())))
-    if verdict is not None and verdict.fault is JetStreamFault.RECORD:
-        return MessageRejected(verdict.reason, excerpt(payload, Secrets(())))
+    if reason := VERDICTS[JetStreamFault.RECORD].get(number):
+        return MessageRejected(reason, excerpt(payload, Secrets(())))
     hint = f" ({_HINTS[number]})" if number in _HINTS else ""
     return PublishFailed(f"the server answers: {description}{hint}")
 

@@ -26,12 +26,12 @@ from sinks.nats.connection import NatsConnection
 from sinks.nats.delivery import MAX_MESSAGES_IN_FLIGHT, NatsDelivery
 from sinks.nats.encode import LastTerm, NatsEncoder, NatsMessage
 from sinks.nats.exchange import LostDuplicates
-from sinks.nats.stream import NatsStream, OtherWriter
+from sinks.nats.stream import NatsStream
 from sinks.receipt import BatchResult, SinkUnavailable
 
 
 class StreamInDoubt(SinkUnavailable):
-    """The stream may have a later leader."""
+    """The stream may have a later leader, or has another writer."""
 
     in_doubt: int
 
@@ -69,11 +69,8 @@ async def take_over_stream(
     former = found.term if found is not None and found.term < began.term else 0
     began = replace(began, behind=last)
     before = [encoder.before_term(began, former, number) for number in range(1, MAX_MESSAGES_IN_FLIGHT)]
-    try:
-        last = await append_all(stream, connection, before, last)
-        return await append_all(stream, connection, [encoder.term(replace(began, behind=last))], last)
-    except OtherWriter as error:
-        raise StreamInDoubt(str(error)) from error
+    last = await append_all(stream, connection, before, last)
+    return await append_all(stream, connection, [encoder.term(replace(began, behind=last))], last)
 
 
 async def term_at_end(
@@ -92,8 +89,8 @@ async def term_at_end(
 
 async def append_all(stream: NatsStream, connection: NatsConnection, messages: Sequence[NatsMessage], last: int) -> int:
     """Stores all messages, in their order and with no other in between; at most ``MAX_MESSAGES_IN_FLIGHT``. ``last``:
-    the number of the last message in the stream. Returns that of the last one. Raises OtherWriter and
-    SinkUnavailable."""
+    the number of the last message in the stream. Returns that of the last one. Raises StreamInDoubt if another message
+    comes in between, and SinkUnavailable."""
     indexed, result = dict(enumerate(messages)), BatchResult(())
     delivery = NatsDelivery(connection, stream, LostDuplicates(), indexed, result, last, fences=True)
     window = await delivery.publish(range(len(messages)))
@@ -104,5 +101,5 @@ async def append_all(stream: NatsStream, connection: NatsConnection, messages: S
         raise SinkUnavailable(f"{stream.name} refuses the notice of a term: {rejected.reason}")
     numbers = [window.stored.get(index, 0) for index in indexed]
     if numbers != list(range(last + 1, last + 1 + len(messages))):
-        raise OtherWriter(stream.other_writer)
+        raise StreamInDoubt(stream.other_writer)
     return numbers[-1]

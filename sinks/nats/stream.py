@@ -158,10 +158,6 @@ class NoStream(SinkUnavailable):
     """The stream does not exist, and the options do not say how to create it."""
 
 
-class OtherWriter(SinkUnavailable):
-    """The last message of the stream is not the expected one."""
-
-
 class NatsStream:
     """Every method raises SinkUnavailable."""
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from enum import StrEnum
-from typing import NamedTuple
 
 
 class JetStreamFault(StrEnum):
@@ -18,11 +17,6 @@ class JetStreamFault(StrEnum):
     """The stream has another last message than the expected one: another writer, or another leader."""
     STREAM = "stream"
     """The stream, the account or the server takes no message now: the sink tries again, after a pause."""
-
-
-class JetStreamVerdict(NamedTuple):
-    fault: JetStreamFault
-    reason: str
 
 
 # fmt: off
@@ -48,7 +42,7 @@ _UNUSED = (
 )
 # fmt: on
 
-_ROWS: Mapping[JetStreamFault, Mapping[int, str]] = {
+VERDICTS: Mapping[JetStreamFault, Mapping[int, str]] = {
     JetStreamFault.RECORD: {
         10054: "larger than the stream's max_msg_size",
         10097: "its headers are larger than the server takes",
@@ -97,11 +91,8 @@ _ROWS: Mapping[JetStreamFault, Mapping[int, str]] = {
         **dict.fromkeys(_UNUSED, "about counters, batches and schedules of messages, which the sink does not use"),
     },
 }
-
-VERDICTS: Mapping[int, JetStreamVerdict] = {
-    code: JetStreamVerdict(fault, reason) for fault, rows in _ROWS.items() for code, reason in rows.items()
-}
-"""Every code of nats-server. A code that only newer servers know counts as the stream's: it is tried again."""
+"""Fault → code → reason, of every code of nats-server. A code that only newer servers know counts as the stream's: it
+is tried again."""
 
 STORE_FAILED = 10077
 TOO_LARGE_FOR_THE_STORE = "message too large"
