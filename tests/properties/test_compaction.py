@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bridge.model.change import Op
-from bridge.outbox.consumers.compaction import BacklogRecord, Compaction, Kept, compact
+from bridge.outbox.consumers.compaction import BacklogRecord, Kept, compact
 from tests.kit.examples import examples
 
 KEYS = st.sampled_from("ab")
@@ -206,16 +206,6 @@ def test_even_what_cannot_happen_leads_to_the_state_of_each_name(
     have, want = consumer.state, story.all_received().state
     assert have.keys() == want.keys()
     assert {key: have[key] for key in have.keys() - names} == {key: want[key] for key in want.keys() - names}
-
-
-@often
-@given(stories(orderly=False), THROUGH, st.integers(1, 7))
-def test_compaction_in_pieces_is_compaction_at_once(story: Story, through: int, size: int) -> None:
-    compaction = Compaction(through)
-    for start in range(0, len(story.steps), size):
-        compaction.fold(story.steps[start : start + size])
-
-    assert compaction.kept() == compact(story.steps, through)
 
 
 @often

@@ -55,64 +55,41 @@ class Kept(msgspec.Struct, frozen=True, gc=False):
 
 
 def compact(records: Iterable[BacklogRecord], uncertain_through: int) -> list[Kept]:
-    """The records that remain of ``records``, ascending by sequence number. See Compaction."""
-    compaction = Compaction(uncertain_through)
-    compaction.fold(records)
-    return compaction.kept()
+    """The records that remain of a sink's backlog, ascending by sequence number. Memory grows with the number of living
+    objects and of kept deletes; a record takes about 1 µs.
 
-
-class Compaction:
-    """Folds the records of a sink's backlog in the order of their sequence numbers. Memory grows with the number of
-    living objects and of kept deletes; a record takes about 1 µs.
-
-    ``uncertain_through``: records up to this sequence number may have reached the sink; later records certainly have
-    not. Kept records can be compacted again, with newer records behind them and the same ``uncertain_through``.
+    ``records``: ascending, too. ``uncertain_through``: records up to this sequence number may have reached the sink;
+    later records certainly have not. Kept records can be compacted again, with newer records behind them and the same
+    ``uncertain_through``.
     """
-
-    def __init__(self, uncertain_through: int) -> None:
-        self._uncertain_through = uncertain_through
-        self._lives: dict[Hashable, _Life] = {}
-        self._ended: list[Kept] = []
-
-    def fold(self, records: Iterable[BacklogRecord]) -> None:
-        """Adds records that follow the earlier ones."""
-        lives = self._lives
-        for record in records:
-            key, op = record.key, record.op
-            life = lives.get(key)
-            if life is None:
-                self._begin(record, name_reused=False)
-            elif life.uid != record.uid:
-                # Another object took the name, and the delete of the first is unknown: both objects' records are kept.
-                del lives[key]
-                self._ended += life.kept()
-                self._begin(record, name_reused=True)
-            elif op is Op.DELETED:
+    lives: dict[Hashable, _Life] = {}
+    kept: list[Kept] = []
+    for record in records:
+        key, op = record.key, record.op
+        life = lives.get(key)
+        if life is not None and life.uid == record.uid:
+            if op is Op.DELETED:
                 del lives[key]
                 if not life.certainly_new:
-                    self._ended.append(Kept(record.sequence, op, record.sequence))
+                    kept.append(Kept(record.sequence, op, record.sequence))
             elif not op.is_copy:
                 life.change(record)
             elif life.op is op:
                 life.newest = life.before = record.sequence
-
-    def kept(self) -> list[Kept]:
-        """The records that remain of all records so far, ascending by sequence number."""
-        kept = self._ended.copy()
-        for life in self._lives.values():
+            continue
+        if life is not None:
+            # Another object took the name, and the delete of the first is unknown: both objects' records are kept.
+            del lives[key]
             kept += life.kept()
-        kept.sort(key=attrgetter("sequence"))
-        return kept
-
-    def _begin(self, record: BacklogRecord, *, name_reused: bool) -> None:
-        """Begins a life with its first record, or with its first record in the backlog."""
-        if record.op is Op.DELETED:
-            self._ended.append(Kept(record.sequence, record.op, record.sequence))
-            return
-        certainly_new = record.op is Op.ADDED and record.sequence > self._uncertain_through and not name_reused
-        self._lives[record.key] = _Life(
-            record.uid, record.op, record.sequence, record.before or record.sequence, certainly_new
-        )
+        if op is Op.DELETED:
+            kept.append(Kept(record.sequence, op, record.sequence))
+        else:
+            certainly_new = op is Op.ADDED and record.sequence > uncertain_through and life is None
+            lives[key] = _Life(record.uid, op, record.sequence, record.before or record.sequence, certainly_new)
+    for life in lives.values():
+        kept += life.kept()
+    kept.sort(key=attrgetter("sequence"))
+    return kept
 
 
 class _Life(msgspec.Struct, gc=False):
