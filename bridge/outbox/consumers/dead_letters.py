@@ -45,11 +45,10 @@ class DeadLetters:
     """The dead letters of a sink. A dead letter is durable when ``add_dead_letters`` returns, and survives a crash with
     its record, so the log can be trimmed behind it."""
 
-    def __init__(self, store: Store, sink: str, found: SavedDeadLetters, most: int = MOST) -> None:
+    def __init__(self, store: Store, sink: str, found: SavedDeadLetters) -> None:
         self._store = store
         self._cipher = store.cipher
         self._sink = sink
-        self._most = most
         self._has_changed = asyncio.Event()
         self._objects: dict[int, OrderingKey] = {}
         self._parked: set[int] = set()
@@ -78,10 +77,10 @@ class DeadLetters:
         earlier dead letter of the object is marked for retry, or was dropped, a newly parked record is marked, too:
         otherwise no operator would know to retry it.
 
-        Waits while the sink has ``most`` dead letters: a sink that rejects everything then blocks itself, and its
+        Waits while the sink has ``MOST`` dead letters: a sink that rejects everything then blocks itself, and its
         backlog has a bound. Does not wait while dead letters are marked for retry: the caller retries them itself,
         after this call. Returns the number of each; None for a record that is one already."""
-        while len(self._objects) >= self._most and not self.retrying:
+        while len(self._objects) >= MOST and not self.retrying:
             self._has_changed.clear()
             await self._has_changed.wait()
         added = partial(insert, sink=self._sink, new=new_dead_letters, cipher=self._cipher)

@@ -73,9 +73,7 @@ def test_objects_are_independent_in_the_order_of_kept_records() -> None:
         ("~1 -2 +3b ~4b", {2: 2, 9: 3}),
     ],
 )
-def test_before_is_the_state_before_the_first_also_of_a_second_compaction(
-    backlog: str, before: dict[int, int]
-) -> None:
+def test_before_is_the_state_before_the_first_also_of_a_second_compaction(backlog: str, before: dict[int, int]) -> None:
     first = compact(steps(backlog), uncertain_through=1)
     again = [BacklogRecord(each.sequence, "web", "a", each.op, each.before) for each in first]
 

@@ -7,12 +7,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from msgspec.structs import replace
 
 from bridge.model.admin import UnknownTarget
 from bridge.model.record import NewDeadLetter, Record
 from bridge.outbox import Outbox
-from bridge.outbox.consumers.dead_letters import DeadLetters, SavedDeadLetter, SavedDeadLetters
+from bridge.outbox.consumers.dead_letters import DeadLetters
 from tests.bridge.outbox.opened import AUDIT, crashed, opened
 from tests.kit.records import a_delta, a_gap, a_snapshot
 
@@ -43,14 +42,17 @@ async def retried(outbox: Outbox, limit: int = 100) -> list[int]:
 
 async def test_added_dead_letters_survive_a_crash(tmp_path: Path) -> None:
     records: Sequence[Record] = [a_delta(1, before=b"{}"), a_gap(2, 3), a_snapshot()]
+    answers = ["no such schema: ä\nline 2", "", ""]
     async with opened(tmp_path) as outbox:
-        await of(outbox).add_dead_letters([NewDeadLetter(record, "why", parked=False) for record in records])
+        new = zip(records, answers, strict=True)
+        await of(outbox).add_dead_letters([NewDeadLetter(each, "why", parked=False, answer=it) for each, it in new])
         left = crashed(tmp_path, tmp_path / "left")
 
     async with opened(left) as outbox:
         dead_letters = of(outbox)
         assert (len(dead_letters), dead_letters.parked, dead_letters.retrying) == (3, 0, False)
         assert [await outbox.dead_letter(number) for number in (1, 2, 3)] == records
+        assert [each.answer for each in await outbox.dead_letters("audit", 0, 10)] == answers
         assert dead_letters.keys == {("pods", "shop/web-1"): 1}
         assert (await outbox.check()).dead_letters == 3
 
@@ -105,31 +107,16 @@ async def test_one_that_is_not_there_is_refused(tmp_path: Path) -> None:
 
 async def test_retry_takes_the_whole_chain_of_its_object_in_order(tmp_path: Path) -> None:
     async with opened(tmp_path) as outbox:
-        await of(outbox).add_dead_letters([rejected(1), rejected(2, "shop/db"), parked(3), parked(4)])
-
+        apart = [rejected(2, "shop/db"), rejected(5, "shop/db")]
+        await of(outbox).add_dead_letters([rejected(1), apart[0], parked(3), parked(4), apart[1]])
         assert await of(outbox).retry([4]) == 3
         assert of(outbox).retrying
-        assert await retried(outbox) == [1, 3, 4]
         assert await retried(outbox, limit=2) == [1, 3]
-
-
-async def test_retry_of_a_letter_nothing_waits_behind_is_of_it_alone(tmp_path: Path) -> None:
-    """With ``pass``, records of one object are rejected each by itself."""
-    async with opened(tmp_path) as outbox:
-        await of(outbox).add_dead_letters([rejected(1), rejected(2)])
-
-        assert await of(outbox).retry([2]) == 1
-        assert await retried(outbox) == [2]
-
-
-async def test_retry_survives_a_crash(tmp_path: Path) -> None:
-    async with opened(tmp_path) as outbox:
-        await of(outbox).add_dead_letters([rejected(1), parked(2)])
-        await of(outbox).retry(None)
+        assert await of(outbox).retry([5]) == 1, "with ``pass``, records of one object are rejected each by itself"
         left = crashed(tmp_path, tmp_path / "left")
     async with opened(left) as outbox:
         assert of(outbox).retrying
-        assert await retried(outbox) == [1, 2]
+        assert await retried(outbox) == [1, 3, 4, 5]
 
 
 async def test_what_was_delivered_is_a_letter_no_more(tmp_path: Path) -> None:
@@ -169,32 +156,24 @@ async def test_a_parked_one_that_is_rejected_is_parked_no_more(tmp_path: Path) -
         assert (len(of(outbox)), of(outbox).parked, dict(of(outbox).keys)) == (2, 1, {WEB: 2})
 
 
-async def test_drop_releases_what_is_parked_behind(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("behind", "dropped", "again"),
+    [
+        ([parked(2), parked(3)], 1, [2, 3]),
+        ([parked(2), parked(3)], 2, []),
+        ([parked(2), rejected(3), parked(4)], 1, [2]),
+    ],
+)
+async def test_drop_releases_what_is_parked_up_to_the_next_rejected_one(
+    tmp_path: Path, behind: list[NewDeadLetter], dropped: int, again: list[int]
+) -> None:
     async with opened(tmp_path) as outbox:
-        await of(outbox).add_dead_letters([rejected(1), parked(2), parked(3)])
+        await of(outbox).add_dead_letters([rejected(1), *behind])
 
-        assert await of(outbox).drop([1]) == 1
-        assert of(outbox).retrying
-        assert await retried(outbox) == [2, 3]
-        assert of(outbox).keys == {WEB: 2}
-
-
-async def test_dropping_a_parked_letter_releases_no_rejected_one(tmp_path: Path) -> None:
-    async with opened(tmp_path) as outbox:
-        await of(outbox).add_dead_letters([rejected(1), parked(2), parked(3)])
-
-        assert await of(outbox).drop([2]) == 1
-        assert not of(outbox).retrying
-        assert await retried(outbox) == []
-        assert await waiting(outbox) == [(1, 1, False, False), (3, 3, True, False)]
-
-
-async def test_drop_releases_up_to_the_next_one_that_was_rejected(tmp_path: Path) -> None:
-    async with opened(tmp_path) as outbox:
-        await of(outbox).add_dead_letters([rejected(1), parked(2), rejected(3), parked(4)])
-
-        await of(outbox).drop([1])
-        assert await retried(outbox) == [2]
+        assert await of(outbox).drop([dropped]) == 1
+        assert of(outbox).retrying is bool(again)
+        assert await retried(outbox) == again
+        assert of(outbox).keys == {WEB: 2 if dropped == 1 else 1}
 
 
 async def test_drop_of_all_leaves_nothing(tmp_path: Path) -> None:
@@ -214,24 +193,18 @@ async def test_numbers_are_not_used_again(tmp_path: Path) -> None:
         assert await waiting(outbox) == [(2, 2, False, False)]
 
 
-async def test_records_parked_behind_retried_letters_are_retried(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("operator", "again"), [("retry", [1, 2]), ("drop", [2])])
+async def test_records_parked_behind_what_an_operator_saw_to_are_retried(
+    tmp_path: Path, operator: str, again: list[int]
+) -> None:
     """Nobody would ask for it: the operator asked before it came."""
     async with opened(tmp_path) as outbox:
         await of(outbox).add_dead_letters([rejected(1)])
-        await of(outbox).retry(None)
-        await of(outbox).add_dead_letters([parked(2)])
-
-        assert await retried(outbox) == [1, 2]
-
-
-async def test_records_parked_behind_a_dropped_letter_are_retried(tmp_path: Path) -> None:
-    async with opened(tmp_path) as outbox:
-        await of(outbox).add_dead_letters([rejected(1)])
-        await of(outbox).drop([1])
+        await getattr(of(outbox), operator)([1])
         await of(outbox).add_dead_letters([parked(2)])
 
         assert of(outbox).retrying
-        assert await retried(outbox) == [2]
+        assert await retried(outbox) == again
 
 
 async def test_letters_of_a_removed_sink_can_be_listed_and_dropped(tmp_path: Path) -> None:
@@ -242,16 +215,6 @@ async def test_letters_of_a_removed_sink_can_be_listed_and_dropped(tmp_path: Pat
     async with opened(tmp_path, {}) as outbox:
         assert [each.sink for each in await outbox.dead_letters(None, 0, 10)] == ["audit"]
         assert await outbox.sinks.dead_letters["audit"].drop(None) == 1
-
-
-async def test_a_letter_does_not_need_the_log(tmp_path: Path) -> None:
-    async with opened(tmp_path) as outbox:
-        await of(outbox).add_dead_letters([rejected(1)])
-        outbox.sinks["audit"].settle(outbox.last)
-        await outbox.maintain()
-
-        assert await outbox.dead_letter(1) == a_delta(1, key="shop/web")
-        assert (await outbox.check()).problems == []
 
 
 async def test_an_addition_whose_caller_is_cancelled_can_be_dropped(tmp_path: Path) -> None:
@@ -266,31 +229,17 @@ async def test_an_addition_whose_caller_is_cancelled_can_be_dropped(tmp_path: Pa
         assert await waiting(outbox) == []
 
 
-@pytest.mark.parametrize("operator", ["drop", "retry"])
-async def test_a_sink_with_too_many_waits_for_an_operator(tmp_path: Path, operator: str) -> None:
+@pytest.mark.parametrize(("operator", "left"), [("drop", [2, 3]), ("retry", [1, 2, 3])])
+async def test_a_sink_with_too_many_waits_for_an_operator(
+    tmp_path: Path, operator: str, left: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("bridge.outbox.consumers.dead_letters.MOST", 2)
     async with opened(tmp_path) as outbox:
         await of(outbox).add_dead_letters([rejected(1), rejected(2, "shop/db")])
-        full = DeadLetters(outbox.sinks.dead_letters["audit"]._store, "audit", outbox_found(outbox), most=2)
         async with asyncio.TaskGroup() as tasks:
-            adding = tasks.create_task(full.add_dead_letters([rejected(3, "shop/new")]))
+            adding = tasks.create_task(of(outbox).add_dead_letters([rejected(3, "shop/new")]))
             await outbox.maintain()
             assert not adding.done()
             assert len(await waiting(outbox)) == 2
-            await getattr(full, operator)([1])
-        assert [number for number, *_ in await waiting(outbox)] == ([2, 3] if operator == "drop" else [1, 2, 3])
-
-
-def outbox_found(outbox: Outbox) -> SavedDeadLetters:
-    """The dead letters as a start would load them now."""
-    dead_letters = of(outbox)
-    return SavedDeadLetters(
-        {1: SavedDeadLetter(WEB, 1, False), 2: SavedDeadLetter(DB, 2, False)}, dead_letters.retrying
-    )
-
-
-async def test_what_the_destination_answered_is_kept_with_the_letter(tmp_path: Path) -> None:
-    async with opened(tmp_path) as outbox:
-        await of(outbox).add_dead_letters([replace(rejected(1), answer="no such schema: ä\nline 2"), parked(2)])
-    async with opened(tmp_path) as outbox:
-        [first, second] = await outbox.dead_letters("audit", 0, 10)
-        assert (first.answer, second.answer) == ("no such schema: ä\nline 2", "")
+            await getattr(of(outbox), operator)([1])
+        assert [number for number, *_ in await waiting(outbox)] == left
