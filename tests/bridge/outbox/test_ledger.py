@@ -43,21 +43,15 @@ def keys(checkpoint: Checkpoint | None) -> list[str]:
 # ── The cluster ──────────────────────────────────────────────────────────────
 
 
-async def test_the_first_cluster_is_the_one(tmp_path: Path) -> None:
+async def test_another_cluster_than_the_first_is_refused_with_both_names(tmp_path: Path) -> None:
     for _ in range(2):
         async with opened(tmp_path) as outbox:
             assert await outbox.ledger.identify("uid-1", restart=False) is None
             assert (await outbox.check()).cluster == "uid-1"
-
-
-async def test_another_cluster_is_refused_with_both_names(tmp_path: Path) -> None:
-    async with opened(tmp_path) as outbox:
-        await outbox.ledger.identify("uid-1", restart=False)
-        with pytest.raises(
-            OtherCluster, match=r"uid uid-1; this cluster has the uid uid-2.*on_cluster_change: restart"
-        ):
-            await outbox.ledger.identify("uid-2", restart=False)
-        assert await outbox.ledger.identify("uid-1", restart=False) is None
+            with pytest.raises(
+                OtherCluster, match=r"uid uid-1; this cluster has the uid uid-2.*on_cluster_change: restart"
+            ):
+                await outbox.ledger.identify("uid-2", restart=False)
 
 
 async def test_with_restart_another_cluster_begins_an_epoch_afresh(tmp_path: Path) -> None:
@@ -77,54 +71,53 @@ async def test_with_restart_another_cluster_begins_an_epoch_afresh(tmp_path: Pat
 # ── Positions and epochs ─────────────────────────────────────────────────────
 
 
-async def test_an_informer_without_exports_has_a_blank_checkpoint(tmp_path: Path) -> None:
-    async with opened(tmp_path) as outbox:
-        assert await adopted(outbox, SHOP, PROD) == {SHOP: None, PROD: None}
-
-
-async def test_the_position_is_of_the_same_transaction(tmp_path: Path) -> None:
+async def test_the_position_is_of_the_same_transaction_or_saved_a_little_later(tmp_path: Path) -> None:
     async with opened(tmp_path) as outbox:
         informer = await Informed().begin(outbox)
-        await informer.exports(outbox, "added shop/web", position="100")
-        one = crashed(tmp_path, tmp_path / "one")
-        await informer.exports(outbox, "updated shop/web", position="200")
-        two = crashed(tmp_path, tmp_path / "two")
+        await informer.exports(outbox, "added shop/web", position="200")
+        first = crashed(tmp_path, tmp_path / "first")
+        await informer.exports(outbox, "updated shop/web", position="300")
+        second = crashed(tmp_path, tmp_path / "second")
+        await informer.exports(outbox, position="400")  # Without a change.
+        unsaved = crashed(tmp_path, tmp_path / "unsaved")
+        await outbox.maintain()
+        saved = crashed(tmp_path, tmp_path / "saved")
 
-    for left, position, version in ((one, "100", "101"), (two, "200", "102")):
+    crashes = ((first, "200", "101"), (second, "300", "102"), (unsaved, "300", "102"), (saved, "400", "102"))
+    for left, position, version in crashes:
         async with opened(left) as outbox:
             found = await checkpoint(outbox)
             [known] = found.objects.values()
-            assert (found.position, known.resource_version) == (position, version)
+            assert (found.position, found.newest, known.resource_version) == (position, position, version)
 
 
-async def test_only_changes_without_a_position_clear_it(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("epoch", "steps", "position", "reached"),
+    [
+        (1, [], None, ("200", "200", 1)),
+        (1, ["sync shop/web"], None, ("200", "200", 1)),
+        (1, ["updated shop/web"], None, (None, "200", 1)),
+        (1, ["deleted shop/web"], None, (None, "200", 1)),
+        (1, [], "300", ("300", "300", 1)),
+        (2, [], "50", ("50", "50", 2)),
+        (2, ["sync shop/web", "deleted shop/web"], None, (None, None, 2)),
+        (2, ["updated shop/web"], "50", ("50", "102", 2)),
+    ],
+)
+async def test_only_changes_without_a_position_and_epochs_clear_it(
+    tmp_path: Path, epoch: int, steps: list[str], position: str | None, reached: tuple[str | None, str | None, int]
+) -> None:
+    """Deletes and resyncs have a version of an earlier state, and an epoch has its own newest one."""
     async with opened(tmp_path) as outbox:
-        informer = await Informed().begin(outbox)
-        await informer.exports(outbox, "added shop/web", position="100")
-        await informer.exports(outbox, position=None)
+        assert await adopted(outbox, ALL) == {ALL: None}
+        informer = Informed()
+        await informer.exports(outbox, "added shop/web", position="200")
+        informer.epoch = epoch
+        deltas = await informer.exports(outbox, *steps, position=position)
+        assert {each.epoch for each in deltas} <= {epoch}
     async with opened(tmp_path) as outbox:
-        informer = await Informed().begin(outbox)
         found = await checkpoint(outbox)
-        assert found.position == "100"
-        await informer.exports(outbox, "updated shop/web", position=None)
-    async with opened(tmp_path) as outbox:
-        found = await checkpoint(outbox)
-        assert found.position is None
-
-
-async def test_a_position_without_a_change_is_saved_a_little_later(tmp_path: Path) -> None:
-    async with opened(tmp_path) as outbox:
-        informer = await Informed().begin(outbox)
-        await informer.exports(outbox, "added shop/web", position="100")
-        await informer.exports(outbox, position="200")
-        before = crashed(tmp_path, tmp_path / "before")
-        await outbox.maintain()
-        after = crashed(tmp_path, tmp_path / "after")
-
-    for left, position in ((before, "100"), (after, "200")):
-        async with opened(left) as outbox:
-            found = await checkpoint(outbox)
-            assert (found.position, found.newest) == (position, position if position == "200" else "101")
+        assert (found.position, found.newest, found.epoch) == reached
 
 
 async def test_the_first_position_is_durable_though_nothing_is_there(tmp_path: Path) -> None:
@@ -142,163 +135,53 @@ async def test_the_first_position_is_durable_though_nothing_is_there(tmp_path: P
             assert (await checkpoint(outbox)).position == position
 
 
-async def test_what_was_reached_is_saved_at_the_end(tmp_path: Path) -> None:
-    async with opened(tmp_path) as outbox:
-        informer = await Informed().begin(outbox)
-        await informer.exports(outbox, position="100")
-        await informer.exports(outbox, position="200")
-    async with opened(tmp_path) as outbox:
-        found = await checkpoint(outbox)
-        assert found.position == "200"
-
-
-async def test_the_newest_does_not_grow_by_deletes_and_resyncs(tmp_path: Path) -> None:
-    async with opened(tmp_path) as outbox:
-        informer = await Informed(versions=iter([1, 999, 2])).begin(outbox)
-        await informer.exports(outbox, "added shop/web", position="999")
-        informer.epoch = 2
-        await informer.exports(outbox, "sync shop/web", "deleted shop/web", position=None)
-    async with opened(tmp_path) as outbox:
-        found = await checkpoint(outbox)
-        assert (found.newest, found.epoch) == (None, 2)
-
-
-async def test_versions_run_backwards_begin_an_epoch_with_own_newest(tmp_path: Path) -> None:
-    async with opened(tmp_path) as outbox:
-        informer = await Informed(versions=count(5000)).begin(outbox)
-        await informer.exports(outbox, "added shop/web", position="6000")
-        informer.epoch, informer.versions = 2, count(40)
-        [delta] = await informer.exports(outbox, "updated shop/web", position="50")
-        assert delta.epoch == 2
-        assert delta.unique_id.startswith("2/")
-    async with opened(tmp_path) as outbox:
-        found = await checkpoint(outbox)
-        assert (found.position, found.newest, found.epoch) == ("50", "50", 2)
-
-
-async def test_an_epoch_is_saved_where_nothing_changed(tmp_path: Path) -> None:
-    async with opened(tmp_path) as outbox:
-        informer = await Informed().begin(outbox)
-        await informer.exports(outbox, "added shop/web", position="100")
-        informer.epoch = 2
-        await informer.exports(outbox, position="50")
-    async with opened(tmp_path) as outbox:
-        found = await checkpoint(outbox)
-        assert (found.position, found.newest, found.epoch) == ("50", "50", 2)
-
-
 # ── Watched scopes ───────────────────────────────────────────────────────────
 
 
-async def shop_and_prod(directory: Path, *scopes: Scope) -> None:
-    """Two objects in each namespace, exported by these informers."""
-    async with opened(directory) as outbox:
+NARROWER = Scope(None, "tier=web")
+IN_SHOP, IN_PROD = ["shop/a", "shop/b"], ["prod/a", "prod/b"]
+
+
+@pytest.mark.parametrize(
+    ("was", "now", "left"),
+    [
+        ((SHOP, PROD), {PROD: (IN_PROD, "500"), SHOP: (IN_SHOP, "500")}, []),
+        ((SHOP,), {SHOP: (IN_SHOP, "500"), PROD: ([], None)}, []),
+        ((SHOP, PROD), {SHOP: (IN_SHOP, "500")}, IN_PROD),
+        ((SHOP, PROD), {ALL: (IN_PROD + IN_SHOP, None)}, []),
+        ((ALL,), {SHOP: (IN_SHOP, None)}, IN_PROD),
+        ((ALL,), {NARROWER: (IN_PROD + IN_SHOP, None)}, []),
+    ],
+)
+async def test_objects_go_to_the_scopes_that_cover_them_or_leave_in_order(
+    tmp_path: Path, was: Sequence[Scope], now: dict[Scope, tuple[list[str], str | None]], left: list[str]
+) -> None:
+    """An informer that goes on has its position, another one begins with a list."""
+    async with opened(tmp_path) as outbox:
         versions = count(100)
-        await adopted(outbox, *scopes)
-        for scope in scopes:
+        await adopted(outbox, *was)
+        for scope in was:
             informer = Informed(scope=scope, versions=versions)
             for namespace in ("shop", "prod"):
                 if scope.namespace in (None, namespace):
                     await informer.exports(outbox, f"added {namespace}/a", f"added {namespace}/b", position="500")
-
-
-async def test_the_same_scopes_go_on_where_they_were(tmp_path: Path) -> None:
-    await shop_and_prod(tmp_path, SHOP, PROD)
     async with opened(tmp_path) as outbox:
-        for scopes in ((SHOP, PROD), (PROD, SHOP)):
-            found = await adopted(outbox, *scopes)
-            assert {scope: (keys(each), each and each.position) for scope, each in found.items()} == {
-                SHOP: (["shop/a", "shop/b"], "500"),
-                PROD: (["prod/a", "prod/b"], "500"),
-            }
+        before = {each.key: each for each in await everything(outbox) if isinstance(each, Delta)}
+        for leaving in (left, []):
+            found, number = await outbox.ledger.adopt(PODS, [*now])
+            assert number == len(leaving)
+            assert {scope: (keys(each), each and each.position) for scope, each in found.items()} == now
+            assert all(each.newest == "500" for each in found.values() if each is not None)
 
-
-async def test_another_selector_has_the_objects_and_begins_with_a_list(tmp_path: Path) -> None:
-    await shop_and_prod(tmp_path, ALL)
-    narrower = Scope(None, "tier=web")
-    async with opened(tmp_path) as outbox:
-        found, left = await outbox.ledger.adopt(PODS, [narrower])
-        checkpoint = found[narrower]
-
-        assert left == 0
-        assert checkpoint is not None
-        assert keys(checkpoint) == ["prod/a", "prod/b", "shop/a", "shop/b"]
-        assert (checkpoint.position, checkpoint.newest) == (None, "500")
-        assert len(await everything(outbox)) == 4
-
-
-async def test_a_namespace_that_comes_begins_and_the_others_go_on(tmp_path: Path) -> None:
-    await shop_and_prod(tmp_path, SHOP)
-    async with opened(tmp_path) as outbox:
-        found = await adopted(outbox, SHOP, PROD)
-
-        assert keys(found[SHOP]) == ["shop/a", "shop/b"]
-        assert found[PROD] is None
-        assert (await checkpoint(outbox, SHOP)).position == "500"
-
-
-async def test_a_vanished_namespace_is_deleted_in_order(tmp_path: Path) -> None:
-    await shop_and_prod(tmp_path, SHOP, PROD)
-    async with opened(tmp_path) as outbox:
-        before = [record for record in await everything(outbox) if isinstance(record, Delta)]
-        found, left = await outbox.ledger.adopt(PODS, [SHOP])
-        exported = (await everything(outbox))[4:]
-
-        assert left == 2
-        assert list(found) == [SHOP]
-        assert (await checkpoint(outbox, SHOP)).position == "500"
-        assert story(exported) == ["deleted prod/a", "deleted prod/b"]
-        lasts = {delta.key: delta for delta in before}
+        exported = (await everything(outbox))[len(before) :]
+        assert story(exported) == [f"deleted {key}" for key in left]
         for delta in exported:
             assert isinstance(delta, Delta)
-            last = lasts[delta.key]
+            last = before[delta.key]
             assert (delta.body, delta.uid, delta.resource_version) == (last.body, last.uid, last.resource_version)
             assert delta.evidence == "unwatched"
-        assert (await outbox.check()).problems == []
-        assert (await outbox.check()).objects == 2
-
-
-async def test_orphaned_objects_are_deleted_once_despite_a_kill(tmp_path: Path) -> None:
-    async with opened(tmp_path) as outbox:
-        await (await Informed().begin(outbox)).exports(outbox, *(f"added prod/p{number}" for number in range(1200)))
-    async with opened(tmp_path) as outbox, asyncio.TaskGroup() as tasks:
-        adopting = tasks.create_task(outbox.ledger.adopt(PODS, [SHOP]))
-        while outbox.last < 1201:  # noqa: ASYNC110  # the first part of the leavers
-            await asyncio.sleep(0)
-        left = crashed(tmp_path, tmp_path / "left")
-        adopting.cancel()
-    async with opened(left) as outbox:
-        already = outbox.last - 1200
-        _, rest = await outbox.ledger.adopt(PODS, [SHOP])
-        exported = (await everything(outbox))[1200:]
-
-        assert 0 < already < 1200
-        assert rest == 1200 - already
-        assert story(exported) == [f"deleted prod/p{number}" for number in range(1200)]
-
-
-async def test_from_all_namespaces_to_one_and_back(tmp_path: Path) -> None:
-    await shop_and_prod(tmp_path, ALL)
-    async with opened(tmp_path) as outbox:
-        found = await checkpoint(outbox, SHOP)
-        assert keys(found) == ["shop/a", "shop/b"]
-        assert found.position is None
-    async with opened(tmp_path) as outbox:
-        found = await checkpoint(outbox, ALL)
-        assert keys(found) == ["shop/a", "shop/b"]
-        assert found.position is None
-        assert story(await everything(outbox))[4:] == ["deleted prod/a", "deleted prod/b"]
-        assert (await outbox.check()).problems == []
-
-
-async def test_two_informers_become_one(tmp_path: Path) -> None:
-    await shop_and_prod(tmp_path, SHOP, PROD)
-    async with opened(tmp_path) as outbox:
-        found = await checkpoint(outbox, ALL)
-
-        assert keys(found) == ["prod/a", "prod/b", "shop/a", "shop/b"]
-        assert (found.position, found.newest) == (None, "500")
-        assert (await outbox.check()).informers == 1
+        report = await outbox.check()
+        assert (report.problems, report.objects, report.informers) == ([], len(before) - len(left), len(now))
 
 
 async def test_a_resource_no_longer_watched_leaves_alone(tmp_path: Path) -> None:
@@ -425,20 +308,3 @@ async def test_after_a_bug_the_directory_is_let_go(tmp_path: Path) -> None:
 
     async with opened(tmp_path) as outbox:
         assert outbox.last == 0
-
-
-async def test_replaced_bodies_leave_once_all_sinks_settled(tmp_path: Path) -> None:
-    async with opened(tmp_path) as outbox:
-        informer = await Informed(padding=1000).begin(outbox)
-        await informer.exports(outbox, "added shop/a", "added shop/b")
-        for _ in range(5):
-            await informer.exports(outbox, "updated shop/a")
-        outbox.sinks["audit"].settle(outbox.last)
-        await outbox.maintain()
-        await informer.exports(outbox, "updated shop/b", "deleted shop/a")
-        outbox.sinks["audit"].settle(outbox.last)
-        await outbox.maintain()
-
-        report = await outbox.check()
-        assert (report.records, report.objects, report.problems) == (0, 1, [])
-        assert b'"key":"shop/b"' in outbox.body(8)
