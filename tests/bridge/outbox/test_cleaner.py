@@ -65,21 +65,14 @@ async def test_the_last_states_stay_and_nothing_else_in_log_and_ledger(tmp_path:
         outbox.sinks["audit"].settle(9)
         await outbox.maintain()
         assert seqs(tmp_path, LOG) == seqs(tmp_path, LEDGER) == [4, 9]
+        await informer.exports(outbox, "deleted shop/a", "added shop/a", "updated shop/a")
+        outbox.sinks["audit"].settle(12)
+        await outbox.maintain()
+        assert seqs(tmp_path, LOG) == seqs(tmp_path, LEDGER) == [9, 12], "also of changes in one batch"
         await informer.exports(outbox, "deleted shop/a", "deleted shop/b")
-        outbox.sinks["audit"].settle(11)
+        outbox.sinks["audit"].settle(14)
         await outbox.maintain()
         assert seqs(tmp_path, LOG) == seqs(tmp_path, LEDGER) == []
-        assert (await outbox.check()).problems == []
-
-
-async def test_an_object_changed_often_in_a_batch_leaves_one_record(tmp_path: Path) -> None:
-    async with opened(tmp_path, {}) as outbox:
-        informer = await Informed().begin(outbox)
-        await informer.exports(
-            outbox, "added shop/a", "updated shop/a", "deleted shop/a", "added shop/a", "updated shop/a"
-        )
-        await outbox.maintain()
-        assert seqs(tmp_path, LOG) == [5]
         assert (await outbox.check()).problems == []
 
 
@@ -293,34 +286,19 @@ def _count(database: apsw.Connection) -> int:
 # ── Who needs the ledger ─────────────────────────────────────────────────────
 
 
-async def test_a_snapshot_planned_before_cleaning_has_each_object_once(tmp_path: Path) -> None:
+async def test_a_snapshot_and_deletes_before_cleaning_have_each_object_once(tmp_path: Path) -> None:
     async with opened(tmp_path, cleaner_policy=NEVER) as outbox:
         await a_day(outbox)
         left = crashed(tmp_path, tmp_path / "left")
+        _, number = await outbox.ledger.adopt(PODS, [Scope("prod")])
+        *_, first, second = await everything(outbox)
+        assert (number, story([first, second])) == (2, ["deleted shop/b", "deleted shop/a"])
+        assert isinstance(second, Delta)
+        assert second.body == outbox.body(4)
+        assert (await outbox.check()).problems == []
     async with opened(left, {**AUDIT, "late": StartPolicy.SNAPSHOT}) as outbox:
         records, _ = await outbox.sinks.read_backfill("late", 100)
     assert story(records) == ["snapshot", "added shop/b", "added shop/a", "snapshot"]
-
-
-async def test_objects_that_leave_are_exported_once_by_last_state(tmp_path: Path) -> None:
-    shop, prod = Scope("shop"), Scope("prod")
-    async with opened(tmp_path, cleaner_policy=NEVER) as outbox:
-        await outbox.ledger.adopt(PODS, [shop])
-        informer = Informed(scope=shop)
-        await informer.exports(outbox, "added shop/a", "added shop/b")
-        [newest] = await informer.exports(outbox, "updated shop/a")
-        _, left = await outbox.ledger.adopt(PODS, [prod])
-        *_, first, second = await everything(outbox)
-        assert left == 2
-        assert story([first, second]) == ["deleted shop/b", "deleted shop/a"]
-        assert isinstance(second, Delta)
-        assert (second.resource_version, second.body) == (newest.resource_version, newest.body)
-        found, left = await outbox.ledger.adopt(PODS, [prod])
-        checkpoint = found[prod]
-        assert checkpoint is not None
-        assert (len(checkpoint.objects), left) == (0, 0)
-        outbox.sinks["audit"].settle(outbox.last)
-        assert (await outbox.check()).problems == []
 
 
 async def test_objects_that_change_hands_go_on_from_their_last_states(tmp_path: Path) -> None:
@@ -337,14 +315,4 @@ async def test_objects_that_change_hands_go_on_from_their_last_states(tmp_path: 
         checkpoint = found[everywhere]
         assert checkpoint is not None
         assert sorted((key, known.state) for key, known in checkpoint.objects.items()) == [("shop/a", 4), ("shop/b", 9)]
-        assert (await outbox.check()).problems == []
-
-
-async def test_a_removed_resource_leaves_no_rows(tmp_path: Path) -> None:
-    async with opened(tmp_path, {}) as outbox:
-        informer = await a_day(outbox)
-        async with outbox.ledger.removing(PODS, Scope()):
-            await informer.exports(outbox, "deleted shop/a", "deleted shop/b")
-        await outbox.maintain()
-        assert seqs(tmp_path, LOG) == seqs(tmp_path, LEDGER) == []
         assert (await outbox.check()).problems == []

@@ -25,7 +25,7 @@ NOW = {"audit": StartPolicy.NOW}
 
 def a_server(*keys: str) -> Server:
     server = Server()
-    for key in keys or ("shop/web", "shop/api", "prod/web"):
+    for key in keys:
         server.put(key)
     return server
 
@@ -61,53 +61,46 @@ def cancel(task: asyncio.Task[Any]) -> None:
 # ── Parts that leave and come back ───────────────────────────────────────────
 
 
-async def test_a_removed_and_returned_part_begins_an_epoch_alone(tmp_path: Path) -> None:
-    server = a_server("shop/web", "prod/web")
-    lives = ((SHOP, PROD), (SHOP,), (SHOP, PROD), (SHOP,), (SHOP, PROD))
+@pytest.mark.parametrize(
+    ("lives", "found"),
+    [
+        (
+            [(SHOP, PROD), (SHOP,), (SHOP, PROD), (SHOP,), (SHOP, PROD)],
+            ["1 deleted prod/web", "2 added prod/web", "2 deleted prod/web", "3 added prod/web"],
+        ),
+        (
+            [(ALL,), (), (ALL,)],
+            ["1 deleted shop/api", "1 deleted prod/web", "2 added shop/api", "2 added prod/web"],
+        ),
+        (
+            [(SHOP, PROD), (WEB, PROD), (SHOP, PROD), (WEB, PROD)],
+            ["2 deleted shop/api", "3 added shop/api", "4 deleted shop/api"],
+        ),
+    ],
+    ids=["a part", "the whole resource", "what a selector excludes"],
+)
+async def test_what_leaves_and_returns_begins_an_epoch_alone(
+    tmp_path: Path, lives: Sequence[Sequence[Scope]], found: list[str]
+) -> None:
+    first = ["1 added shop/api", "1 added prod/web"]
+    assert await in_lives(tmp_path, a_server("shop/api", "prod/web"), *lives) == [*first, *found]
+    async with opened(tmp_path, NOW) as outbox:
+        known, _ = await outbox.ledger.adopt(DEPLOYMENTS, [ALL])
+    assert known == {ALL: None}, "another resource has epochs of its own"
 
-    assert await in_lives(tmp_path, server, *lives) == [
+
+async def test_a_part_beside_one_that_returns_goes_on_in_its_epoch(tmp_path: Path) -> None:
+    server = a_server("shop/web", "prod/web")
+    await in_lives(tmp_path, server, (SHOP,), (SHOP, PROD), (SHOP,), (SHOP, PROD))
+    server.put("shop/web")
+
+    assert await in_lives(tmp_path, server, (SHOP, PROD)) == [
         "1 added shop/web",
         "1 added prod/web",
         "1 deleted prod/web",
         "2 added prod/web",
-        "2 deleted prod/web",
-        "3 added prod/web",
+        "1 updated shop/web",
     ]
-    server.put("shop/web")
-    assert (await in_lives(tmp_path, server, (SHOP, PROD)))[-1] == "1 updated shop/web"
-
-
-async def test_a_whole_resource_that_is_taken_out_and_given_back(tmp_path: Path) -> None:
-    assert await in_lives(tmp_path, a_server("shop/web"), (ALL,), (), (ALL,)) == [
-        "1 added shop/web",
-        "1 deleted shop/web",
-        "2 added shop/web",
-    ]
-
-
-async def test_objects_excluded_and_included_again_by_selectors(tmp_path: Path) -> None:
-    assert await in_lives(tmp_path, a_server("shop/web", "shop/api"), (SHOP,), (WEB,), (SHOP,), (WEB,)) == [
-        "1 added shop/web",
-        "1 added shop/api",
-        "2 deleted shop/api",
-        "3 added shop/api",
-        "4 deleted shop/api",
-    ]
-
-
-async def test_a_part_that_was_never_watched_begins_in_the_first_epoch(tmp_path: Path) -> None:
-    assert await in_lives(tmp_path, a_server("shop/web", "prod/web"), (SHOP,), (SHOP, PROD)) == [
-        "1 added shop/web",
-        "1 added prod/web",
-    ]
-
-
-async def test_another_resource_has_epochs_of_its_own(tmp_path: Path) -> None:
-    await in_lives(tmp_path, a_server("shop/web"), (ALL,), (), (ALL,))
-    async with opened(tmp_path, NOW) as outbox:
-        known, _ = await outbox.ledger.adopt(DEPLOYMENTS, [ALL])
-
-    assert known == {ALL: None}
 
 
 async def test_an_epoch_is_not_forgotten_with_the_part_that_was_in_it(tmp_path: Path) -> None:
