@@ -81,9 +81,11 @@ async def test_snapshot_records_name_it_and_the_last_says_so(tmp_path: Path) -> 
         left = crashed(tmp_path, tmp_path / "left")
         records = await taker.rest(limit=1)
     async with opened(left, WITH_LATE) as outbox:
+        assert outbox.sinks.backlog_records("late") == 5
         again = await Taker(outbox, "late").rest(limit=10)
+        assert outbox.sinks.backlog_records("late") == 0
 
-    assert records == again
+    assert records == again, "it goes on after a crash where it was saved"
     assert named(records) == [
         ("added shop/b", "snapshot/late/3", False),
         ("added shop/c", "snapshot/late/3", True),
@@ -128,26 +130,6 @@ async def test_a_snapshot_of_nothing_is_none(tmp_path: Path) -> None:
         assert Taker(outbox, "late").feed.exhausted
 
 
-async def test_a_snapshot_goes_on_after_a_crash_where_it_was_saved(tmp_path: Path) -> None:
-    async with opened(tmp_path) as outbox:
-        await (await Informed().begin(outbox)).exports(outbox, *(f"added shop/p{number}" for number in range(6)))
-    async with opened(tmp_path, WITH_LATE) as outbox:
-        taker = Taker(outbox, "late")
-        await taker.take(3)
-        taker.settle()
-        await outbox.maintain()
-        await taker.take(2)
-        left = crashed(tmp_path, tmp_path / "left")
-    async with opened(left, WITH_LATE) as outbox:
-        assert outbox.sinks.backlog_records("late") == 5
-        assert await Taker(outbox, "late").delivered() == [
-            "added shop/p2",
-            *(f"added shop/p{n}" for n in (3, 4, 5)),
-            "snapshot",
-        ]
-        assert outbox.sinks.backlog_records("late") == 0
-
-
 async def test_snapshot_states_stay_until_read_whatever_happens(tmp_path: Path) -> None:
     async with opened(tmp_path) as outbox:
         await (await Informed().begin(outbox)).exports(outbox, "added shop/a", "added shop/b")
@@ -167,15 +149,6 @@ async def test_snapshot_states_stay_until_read_whatever_happens(tmp_path: Path) 
         await settled(outbox)
         report = await outbox.check()
         assert (report.records, report.objects, report.problems) == (0, 1, [])
-
-
-async def test_starts_of_now_and_earliest(tmp_path: Path) -> None:
-    async with opened(tmp_path, retention=RETAINED) as outbox:
-        await (await Informed().begin(outbox)).exports(outbox, "added shop/a", "updated shop/a")
-    sinks = AUDIT | {"now": StartPolicy.NOW, "earliest": StartPolicy.EARLIEST}
-    async with opened(tmp_path, sinks, retention=RETAINED) as outbox:
-        assert await Taker(outbox, "now").delivered() == []
-        assert await Taker(outbox, "earliest").delivered() == ["added shop/a", "updated shop/a"]
 
 
 async def test_a_sink_forgotten_in_a_snapshot_keeps_no_records(tmp_path: Path) -> None:
@@ -220,26 +193,16 @@ async def test_a_compacted_update_has_the_state_before_the_first(tmp_path: Path)
         assert await taker.delivered() == ["added shop/a"]
         for _ in range(3):
             await informer.exports(outbox, "updated shop/a", "updated shop/a")
-        assert await taker.feed.compact() == (6, 1)
+        await informer.exports(outbox, "added shop/b", "updated shop/b", "added shop/c", "deleted shop/c")
+        assert await taker.feed.compact() == (10, 2)
         await informer.exports(outbox, "updated shop/a")
-        assert await taker.feed.compact() == (2, 1)
-        [record] = await taker.rest()
+        assert await taker.feed.compact() == (3, 2)
+        new, updated = await taker.rest()
 
-        assert isinstance(record, Delta)
-        assert (record.op, record.sequence) == ("updated", 8)
-        assert record.before == first.body
-
-
-async def test_an_added_record_has_no_state_before(tmp_path: Path) -> None:
-    async with opened(tmp_path, retention=Retention(before=True)) as outbox:
-        taker = Taker(outbox)
-        informer = await Informed().begin(outbox)
-        await informer.exports(outbox, "added shop/a", "updated shop/a", "added shop/b", "deleted shop/b")
-        await taker.feed.compact()
-        [record] = await taker.rest()
-
-        assert isinstance(record, Delta)
-        assert (record.op, record.before, record.sequence) == ("added", None, 2)
+        assert isinstance(new, Delta)
+        assert (new.op, new.sequence, new.before) == ("added", 9, None), "a new object has none"
+        assert isinstance(updated, Delta)
+        assert (updated.op, updated.sequence, updated.before) == ("updated", 12, first.body)
 
 
 @pytest.mark.parametrize("part", [1, 2, 3])
@@ -338,7 +301,7 @@ async def test_the_oldest_age_counts_from_the_records_in_flight(tmp_path: Path) 
         assert outbox.backlog_of("audit").age == 0.0
 
 
-async def test_a_compacted_backlog_is_the_same_after_a_crash(tmp_path: Path) -> None:
+async def test_a_compacted_backlog_is_the_same_after_a_crash_and_comes_once(tmp_path: Path) -> None:
     async with opened(tmp_path, retention=Retention(before=True)) as outbox:
         taker = Taker(outbox)
         informer = await Informed().begin(outbox)
@@ -347,25 +310,15 @@ async def test_a_compacted_backlog_is_the_same_after_a_crash(tmp_path: Path) -> 
         await informer.exports(outbox, "updated shop/a", "updated shop/a", "deleted shop/b")
         await taker.feed.compact()
         await outbox.maintain()
-        left = crashed(tmp_path, tmp_path / "left")
+        compacted = crashed(tmp_path, tmp_path / "compacted")
         expected = await taker.rest()
-    async with opened(left, retention=Retention(before=True)) as outbox:
-        assert await Taker(outbox).rest() == expected
-        assert story(expected) == ["updated shop/a", "deleted shop/b"]
-
-
-async def test_compacted_records_do_not_return_after_a_crash(tmp_path: Path) -> None:
-    async with opened(tmp_path) as outbox:
-        taker = Taker(outbox)
-        informer = await Informed().begin(outbox)
-        await informer.exports(outbox, "added shop/a", "updated shop/a", "added shop/b", "deleted shop/b")
-        await taker.feed.compact()
-        assert await taker.delivered() == ["added shop/a"]
         await outbox.sinks.dead_letters["audit"].add_dead_letters([])  # Behind what was written before.
-        left = crashed(tmp_path, tmp_path / "left")
-    async with opened(left) as outbox:
-        assert await Taker(outbox).delivered() == []
-        assert outbox.sinks.backlog_records("audit") == 0
+        delivered = crashed(tmp_path, tmp_path / "delivered")
+    assert story(expected) == ["updated shop/a", "deleted shop/b"]
+    for left, records in ((compacted, expected), (delivered, [])):
+        async with opened(left, retention=Retention(before=True)) as outbox:
+            assert await Taker(outbox).rest() == records
+            assert outbox.sinks.backlog_records("audit") == 0
 
 
 async def test_an_empty_compaction_follows_redelivered_records(tmp_path: Path) -> None:
@@ -414,12 +367,11 @@ async def test_what_was_dropped_is_said_in_its_place(tmp_path: Path) -> None:
         assert await taker.feed.drop(3) == (2, 2)
         [gap, c] = await taker.rest()
 
-        assert isinstance(gap, Gap)
-        assert (gap.first, gap.sequence, gap.count) == (2, 3, 2)
+        assert about(gap)[:3] == (2, 3, 2)
         assert story([c]) == ["added shop/c"]
 
 
-async def test_a_gap_names_its_resources_also_after_a_crash(tmp_path: Path) -> None:
+async def test_a_gap_that_waits_is_widened_and_names_its_resources(tmp_path: Path) -> None:
     async with opened(tmp_path) as outbox:
         taker = Taker(outbox)
         pods = await Informed().begin(outbox)
@@ -429,14 +381,16 @@ async def test_a_gap_names_its_resources_also_after_a_crash(tmp_path: Path) -> N
         await deployments.exports(outbox, "added shop/web")
         await pods.exports(outbox, "added mall/c")
         left = crashed(tmp_path, tmp_path / "left")
-        first = await about(taker)
+        first = await taker.rest()
     async with opened(left) as outbox:
         taker = Taker(outbox)
-        await taker.feed.drop(4)
-        widened = await about(taker)
+        assert await taker.feed.drop(4) == (1, 4)
+        widened = await taker.rest()
 
-    assert first == ({("pods", "shop"), ("pods", "bank")}, True)
-    assert widened == ({("pods", "shop"), ("pods", "bank"), ("deployments.apps", "shop")}, True)
+    assert story(first) == ["gap", "added shop/web", "added mall/c"]
+    assert about(first[0]) == (1, 3, 3, {("pods", "shop"), ("pods", "bank")}, True)
+    assert story(widened) == ["gap", "added mall/c"]
+    assert about(widened[0]) == (1, 4, 4, {("pods", "shop"), ("pods", "bank"), ("deployments.apps", "shop")}, True)
 
 
 async def test_a_gap_about_very_much_names_the_resources_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -445,30 +399,15 @@ async def test_a_gap_about_very_much_names_the_resources_alone(tmp_path: Path, m
         taker = Taker(outbox)
         await (await Informed().begin(outbox)).exports(outbox, *(f"added space-{n}/a" for n in range(6)))
         await taker.feed.drop(5)
-        assert await about(taker) == ({("pods", None)}, True)
+        [gap, _] = await taker.rest()
+    assert about(gap) == (1, 5, 5, {("pods", None)}, True)
 
 
-async def about(taker: Taker) -> tuple[set[tuple[str, str | None]], bool]:
-    """The resources and namespaces that the next gap names, and whether that list is complete."""
-    gap = next(record for record in await taker.rest() if isinstance(record, Gap))
-    return {(each.resource.name, each.namespace) for each in gap.concerns}, gap.only
-
-
-async def test_a_gap_that_waits_is_widened(tmp_path: Path) -> None:
-    async with opened(tmp_path) as outbox:
-        taker = Taker(outbox)
-        informer = await Informed().begin(outbox)
-        await informer.exports(outbox, *(f"added shop/p{number}" for number in range(6)))
-        await taker.feed.drop(2)
-        left = crashed(tmp_path, tmp_path / "left")
-    async with opened(left) as outbox:
-        taker = Taker(outbox)
-        assert await taker.feed.drop(5) == (1, 5)
-        [gap, last] = await taker.rest()
-
-        assert isinstance(gap, Gap)
-        assert (gap.first, gap.sequence, gap.count) == (1, 5, 5)
-        assert story([last]) == ["added shop/p5"]
+def about(gap: Record) -> tuple[int, int, int | None, set[tuple[str, str | None]], bool]:
+    """Its first and last record and their number, their resources and namespaces, and whether these are all."""
+    assert isinstance(gap, Gap)
+    concerns = {(each.resource.name, each.namespace) for each in gap.concerns}
+    return gap.first, gap.sequence, gap.count, concerns, gap.only
 
 
 async def test_a_gap_stays_behind_older_records_on_compaction(tmp_path: Path) -> None:
@@ -547,44 +486,29 @@ async def test_a_replay_delivers_the_chosen_records_again(
         assert outbox.sinks.backlog_records("audit") == 0
 
 
-async def test_a_replay_precedes_new_records_and_survives_a_crash(tmp_path: Path) -> None:
-    async with opened(tmp_path, retention=RETAINED) as outbox:
-        taker = await replayable(outbox)
-        await replay(outbox, taker.feed, 4)
-        await (await Informed().begin(outbox)).exports(outbox, "added shop/new")
-        left = crashed(tmp_path, tmp_path / "left")
-        records = await taker.delivered()
-    async with opened(left, retention=RETAINED) as outbox:
-        assert (
-            await Taker(outbox).delivered()
-            == records
-            == ["added shop/d", "added shopping/d", "deleted shop/a", "added shop/new"]
-        )
-
-
 def delivery_ids(records: Sequence[Record]) -> list[str]:
     return [record.delivery_id for record in records]
 
 
-async def test_a_resumed_replay_repeats_its_ids_the_next_has_others(
-    tmp_path: Path,
-) -> None:
+async def test_a_resumed_replay_repeats_its_ids_the_next_has_others(tmp_path: Path) -> None:
     async with opened(tmp_path, retention=RETAINED) as outbox:
         taker = await replayable(outbox)
-        first_delivery = delivery_ids(await everything(outbox))
         await replay(outbox, taker.feed, 1)
+        await (await Informed().begin(outbox)).exports(outbox, "added shop/new")
+        first_delivery = delivery_ids(await everything(outbox))
         handed_out = delivery_ids(await taker.take(3))
         left = crashed(tmp_path, tmp_path / "left")
     async with opened(left, retention=RETAINED) as outbox:
         again = Taker(outbox)
-        repeated = await again.rest()
+        *repeated, new = await again.rest()
         await replay(outbox, again.feed, 1)
         replayed = await again.rest()
 
-    assert delivery_ids(repeated) == [f"{each}/replay/1" for each in first_delivery]
+    assert delivery_ids(repeated) == [f"{each}/replay/1" for each in first_delivery[:-1]]
     assert delivery_ids(repeated)[:3] == handed_out
+    assert delivery_ids([new]) == first_delivery[-1:], "new records follow"
     assert delivery_ids(replayed) == [f"{each}/replay/2" for each in first_delivery]
-    assert [record.id for record in replayed] == [record.id for record in repeated] == first_delivery
+    assert [record.id for record in replayed] == [record.id for record in (*repeated, new)] == first_delivery
 
 
 async def test_what_a_compaction_leaves_of_a_replay_is_of_that_replay(tmp_path: Path) -> None:
@@ -670,28 +594,18 @@ async def test_replayed_records_stay_until_they_are_delivered(tmp_path: Path) ->
 # ── Memory ───────────────────────────────────────────────────────────────────
 
 
-async def large(outbox: Outbox) -> None:
-    informer = await Informed(padding=MOST_BYTES // 10).begin(outbox)
-    await informer.exports(outbox, *(f"added shop/p{number}" for number in range(25)))
-
-
-async def test_reading_the_log_is_bounded_by_unpacked_bytes(tmp_path: Path) -> None:
+async def test_reading_log_and_backfill_is_bounded_by_unpacked_bytes(tmp_path: Path) -> None:
+    added = [f"added shop/p{number}" for number in range(25)]
     async with opened(tmp_path) as outbox:
-        await large(outbox)
-        found = await outbox.read(0, 1000)
+        await (await Informed(padding=MOST_BYTES // 10).begin(outbox)).exports(outbox, *added)
 
-        assert len(found.items) == 10
-        assert story(await everything(outbox)) == [f"added shop/p{number}" for number in range(25)]
-
-
-async def test_reading_a_backfill_is_bounded_by_unpacked_bytes(tmp_path: Path) -> None:
-    async with opened(tmp_path) as outbox:
-        await large(outbox)
+        assert len((await outbox.read(0, 1000)).items) == 10
+        assert story(await everything(outbox)) == added
     async with opened(tmp_path, WITH_LATE) as outbox:
         taker = Taker(outbox, "late")
         assert len(await taker.take(1000)) == 11  # With the notice.
         taker.settle()
-        assert (await taker.delivered())[-1] == "snapshot"
+        assert await taker.delivered() == [*added[10:], "snapshot"]
 
 
 # ── Several at once ──────────────────────────────────────────────────────────
