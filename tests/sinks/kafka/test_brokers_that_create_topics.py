@@ -4,29 +4,21 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from typing import Any
 
 import pytest
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._config import ConfigResource
 from confluent_kafka.admin._resource import ResourceType
 
-from sinks import registry
 from sinks.base import ALL_STORED, SinkContext
-from sinks.kafka.options import KafkaOptions
 from tests.cluster.fixtures import fresh_name
 from tests.cluster.servers import Kafka, SecuredKafka
 from tests.kit.deadlines import BUSY
 from tests.kit.records import PODS, a_delta
 from tests.kit.sinks import failure_of, opened_sink
-from tests.sinks.kafka.test_sink import ids, read
+from tests.sinks.kafka.test_sink import ids, missing_places, opened, read, the_sink
 
 pytestmark = pytest.mark.java
-
-
-def the_sink(server: Kafka, **options: Any) -> Any:
-    settings = {"bootstrap_servers": server.bootstrap, **options}
-    return registry.create("audit", "kafka", KafkaOptions.model_validate(settings), "prod")
 
 
 async def topics_of(server: Kafka, prefix: str) -> Mapping[str, tuple[int, str]]:
@@ -44,32 +36,24 @@ async def topics_of(server: Kafka, prefix: str) -> Mapping[str, tuple[int, str]]
 
 
 async def test_topics_are_made_as_configured(secured_kafka: SecuredKafka) -> None:
-    prefix = fresh_name("configured")
-    topics = {"topic": f"{prefix}.{{resource}}", "state_topic": f"{prefix}-state.{{resource}}"}
-    async with opened_sink(the_sink(secured_kafka, **topics, create_topics={"partitions": 7})) as sink:
-        assert await sink.deliver([a_delta(1)]) == ALL_STORED
+    """Those of states and of progress so that they keep what they have."""
+    prefix, create = fresh_name("configured"), {"create_topics": {"partitions": 7}}
+    state, progress = {"state_topic": f"{prefix}-state.{{resource}}"}, {"progress_topic": f"{prefix}-progress"}
+    for options in (state, {"exactly_once": True, **progress}):
+        async with opened(secured_kafka, f"{prefix}.{{resource}}", **create, **options) as sink:
+            assert await sink.deliver([a_delta(1)]) == ALL_STORED
 
     assert await topics_of(secured_kafka, prefix) == {
         f"{prefix}.pods": (7, "delete"),
         f"{prefix}-state.pods": (7, "compact"),
-    }
-
-
-async def test_transactions_make_their_topics_as_configured(secured_kafka: SecuredKafka) -> None:
-    prefix = fresh_name("transactions")
-    options = {"topic": f"{prefix}.{{resource}}", "exactly_once": True, "progress_topic": f"{prefix}-progress"}
-    async with opened_sink(the_sink(secured_kafka, **options, create_topics={"partitions": 5})) as sink:
-        assert await sink.deliver([a_delta(1)]) == ALL_STORED
-
-    assert await topics_of(secured_kafka, prefix) == {
-        f"{prefix}.pods": (5, "delete"),
         f"{prefix}-progress": (1, "compact"),
     }
 
 
 async def test_brokers_make_topics_where_the_sink_may_not(secured_kafka: SecuredKafka) -> None:
     prefix = fresh_name("theirs")
-    async with opened_sink(the_sink(secured_kafka, topic=f"{prefix}.{{resource}}")) as sink:
+    assert await missing_places(secured_kafka, f"{prefix}.{{resource}}") == []
+    async with opened(secured_kafka, f"{prefix}.{{resource}}") as sink:
         assert await sink.deliver([a_delta(1)]) == ALL_STORED
 
     assert await topics_of(secured_kafka, prefix) == {f"{prefix}.pods": (1, "delete")}
@@ -78,8 +62,7 @@ async def test_brokers_make_topics_where_the_sink_may_not(secured_kafka: Secured
 
 async def test_brokers_make_no_topic_that_must_be_compacted(secured_kafka: SecuredKafka) -> None:
     prefix = fresh_name("state")
-    sink = the_sink(secured_kafka, topic=f"{prefix}.{{resource}}", state_topic=f"{prefix}-state.{{resource}}")
-    async with opened_sink(sink):
+    async with opened(secured_kafka, f"{prefix}.{{resource}}", state_topic=f"{prefix}-state.{{resource}}") as sink:
         receipt = await sink.deliver([a_delta(1)])
 
     missing = f"topic {prefix}-state.pods does not exist; create it with cleanup.policy compact, or set create_topics"
@@ -89,22 +72,20 @@ async def test_brokers_make_no_topic_that_must_be_compacted(secured_kafka: Secur
 
 async def test_a_check_names_a_topic_that_brokers_would_not_compact(secured_kafka: SecuredKafka) -> None:
     prefix = fresh_name("asked")
-    sink = the_sink(secured_kafka, topic=f"{prefix}.{{resource}}", state_topic=f"{prefix}-state.{{resource}}")
-    found = await sink.check_destinations([PODS])
-    await sink.close()
+    found = await missing_places(secured_kafka, f"{prefix}.{{resource}}", state_topic=f"{prefix}-state.{{resource}}")
 
-    assert found == [f"no topic {prefix}-state.pods, and brokers create none: create them, or set create_topics"]
+    missing = f"no topic {prefix}-state.pods, {prefix}-state.deployments, and brokers create none"
+    assert found == [f"{missing}: create them, or set create_topics"]
     assert await topics_of(secured_kafka, prefix) == {}, "a check makes none"
 
 
 async def test_a_topic_deleted_in_use_comes_back_as_configured(secured_kafka: SecuredKafka) -> None:
     prefix = fresh_name("again")
-    options = {"topic": f"{prefix}.{{resource}}", "ack_timeout": "5s", "create_topics": {"partitions": 7}}
+    options = {"ack_timeout": "5s", "create_topics": {"partitions": 7}}
     # The producer looks at its topics all the time, and would name the deleted one.
     properties = {"topic.metadata.propagation.max.ms": 1000, "topic.metadata.refresh.interval.ms": 100}
-    sink = the_sink(secured_kafka, **options, properties=properties)
-    context = SinkContext(watched=lambda: [PODS])
-    async with opened_sink(sink, context), asyncio.timeout(60 * BUSY):
+    sink = the_sink(secured_kafka, f"{prefix}.{{resource}}", **options, properties=properties)
+    async with opened_sink(sink, SinkContext(watched=lambda: [PODS])), asyncio.timeout(60 * BUSY):
         assert await sink.deliver([a_delta(1)]) == ALL_STORED
         await asyncio.to_thread(secured_kafka.delete_topic, f"{prefix}.pods")
         batch, sequence = [a_delta(2)], 2

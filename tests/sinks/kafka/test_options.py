@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Producer
 
-from config.values import Duration, Size
 from sinks.base import SinkUnavailable
 from sinks.kafka.config import ClientConfig
 from sinks.kafka.options import KafkaOptions
@@ -91,32 +90,43 @@ def test_envelopes_with_a_place_for_notices_are_taken(also: dict[str, object]) -
     assert options(**{"format": "envelope", "topic": "all", **also}).format == "envelope"
 
 
-def test_times_and_sizes_take_units() -> None:
-    given = options(ack_timeout="500ms", connect_timeout="1m", max_message_bytes="2MiB")
+@pytest.mark.parametrize(
+    ("given", "wanted"),
+    [
+        pytest.param(
+            {},
+            {
+                "enable.idempotence": True,
+                "enable.gapless.guarantee": True,
+                "message.timeout.ms": 0,
+                "partitioner": "murmur2_random",
+                "queue.buffering.max.kbytes": 32 * 1024,
+            },
+            id="promises",
+        ),
+        ({"max_message_bytes": "2MiB"}, {"message.max.bytes": 2 << 20}),
+        pytest.param(
+            {"properties": {"linger.ms": 20, "partitioner": "consistent_random"}},
+            {"linger.ms": 20, "partitioner": "consistent_random"},
+            id="properties win over defaults that promise nothing",
+        ),
+        pytest.param(
+            {"too_large": "compress"},
+            {"message.max.bytes": 32 << 20, "batch.size": 1_000_000, "queue.buffering.max.kbytes": 64 << 10},
+            id="a compressed record may be larger than a batch",
+        ),
+        pytest.param(
+            {"max_message_bytes": 20_000_000},
+            {"queue.buffering.max.kbytes": 78_125},
+            id="the queue has room for a few of the largest records",
+        ),
+    ],
+)
+def test_options_become_settings_that_librdkafka_takes(given: dict[str, object], wanted: dict[str, object]) -> None:
+    settings = ClientConfig(options(**given)).producer(gapless=True)
 
-    assert [given.ack_timeout, given.connect_timeout] == [Duration(0.5), Duration(60)]
-    assert given.max_message_bytes == Size(2 << 20)
-    settings = ClientConfig(given).producer(gapless=True)
-    assert str(settings["message.max.bytes"]) == "2097152", "as librdkafka reads it"
-
-
-def test_the_promises_are_kept_by_settings_that_librdkafka_takes() -> None:
-    settings = ClientConfig(options()).producer(gapless=True)
-
-    assert settings["enable.idempotence"] is True
-    assert settings["enable.gapless.guarantee"] is True
-    assert settings["message.timeout.ms"] == 0
-    assert settings["partitioner"] == "murmur2_random"
-    assert settings["queue.buffering.max.kbytes"] == 32 * 1024
+    assert settings | wanted == settings
     Producer(settings | {"log_level": 0})
-
-
-def test_properties_win_over_defaults_that_promise_nothing() -> None:
-    settings = ClientConfig(options(properties={"linger.ms": 20, "partitioner": "consistent_random"})).producer(
-        gapless=True
-    )
-
-    assert (settings["linger.ms"], settings["partitioner"]) == (20, "consistent_random")
 
 
 def test_secrets_are_read_from_their_files(tmp_path: Path) -> None:
@@ -157,19 +167,3 @@ def test_a_token_endpoint_is_set_in_the_words_of_librdkafka(tmp_path: Path) -> N
         "sasl.oauthbearer.extensions": "c=1,d=2",
         "https.ca.location": "/idp.crt",
     }
-
-
-def test_a_compressed_record_may_be_larger_than_a_batch() -> None:
-    settings = ClientConfig(options(too_large="compress")).producer(gapless=True)
-
-    assert settings["message.max.bytes"] == 32 << 20
-    assert settings["batch.size"] == 1_000_000
-    assert settings["queue.buffering.max.kbytes"] == 64 << 10
-    Producer(settings | {"log_level": 0})
-
-
-def test_the_queue_has_room_for_a_few_of_the_largest_records() -> None:
-    settings = ClientConfig(options(max_message_bytes=20_000_000)).producer(gapless=True)
-
-    assert settings["queue.buffering.max.kbytes"] == 78_125
-    Producer(settings | {"log_level": 0})

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
 from typing import Any, cast
 
 import pytest
@@ -16,6 +17,8 @@ from sinks.kafka.encode import KafkaMessage
 from sinks.kafka.options import KafkaOptions
 from sinks.kafka.producer import InFlight, KafkaProducer, Producers
 from sinks.receipt import NotLeading, WrongOption
+
+MESSAGE = KafkaMessage("k8s", "a", (b"{}",), {})
 
 
 class SlowCluster:
@@ -44,15 +47,22 @@ class SlowCluster:
         }
 
 
+@asynccontextmanager
+async def producing(seconds: float, count: int) -> AsyncIterator[tuple[KafkaProducer, list[InFlight]]]:
+    """A producer with so many messages, to a cluster whose requests take so long."""
+    clients, loop = cast("ClientConfig", SlowCluster(seconds)), asyncio.get_running_loop()
+    with ThreadPoolExecutor(2) as threads:
+        producer = await asyncio.to_thread(KafkaProducer, clients, threads, loop, gapless=True)
+        records = [InFlight(producer, 1) for _ in range(count)]
+        for each in records:
+            assert producer.produce(each, MESSAGE, b"{}")
+        yield producer, records
+
+
 async def test_close_sends_nothing_any_more() -> None:
     """What is sent has its answer awaited; what waits in the queue would be stored while the next leader delivers."""
     seconds = 0.1
-    clients = cast("ClientConfig", SlowCluster(seconds))
-    with ThreadPoolExecutor(2) as threads:
-        producer = await asyncio.to_thread(KafkaProducer, clients, threads, asyncio.get_running_loop(), gapless=True)
-        records = [InFlight(producer, 1) for _ in range(100)]
-        for each in records:
-            assert producer.produce(each, KafkaMessage("k8s", "a", (b"{}",), {}), b"{}")
+    async with producing(seconds, 100) as (producer, records):
         await producer.wait(3, 30.0)
         stored, counted = sum(each.acknowledged for each in records), time.monotonic()
         async with asyncio.TaskGroup() as tasks:
@@ -67,13 +77,7 @@ async def test_close_sends_nothing_any_more() -> None:
 
 async def test_close_does_not_wait_for_reports_that_come_one_by_one() -> None:
     """Else a replica that has lost its Lease would still be delivering when the next leader begins."""
-    clients = cast("ClientConfig", SlowCluster(0.2))
-    with ThreadPoolExecutor(2) as threads:
-        producer = await asyncio.to_thread(KafkaProducer, clients, threads, asyncio.get_running_loop(), gapless=True)
-        records = []
-        for _ in range(50):
-            records.append(InFlight(producer, 1))
-            assert producer.produce(records[-1], KafkaMessage("k8s", "a", (b"{}",), {}), b"{}")
+    async with producing(0.2, 50) as (producer, records):
         await producer.wait(1, 30.0)
         await producer.close(0.5)
 
@@ -84,15 +88,15 @@ async def test_close_does_not_wait_for_reports_that_come_one_by_one() -> None:
 
 async def test_a_replica_that_may_not_lead_produces_nothing() -> None:
     clients, loop = cast("ClientConfig", SlowCluster(0)), asyncio.get_running_loop()
-    message, leads = KafkaMessage("k8s", "a", (b"{}",), {}), False
+    leads = False
     with ThreadPoolExecutor(2) as threads:
         producer = await asyncio.to_thread(KafkaProducer, clients, threads, loop, gapless=True, may_send=lambda: leads)
-        assert producer.send([message]) == []
+        assert producer.send([MESSAGE]) == []
         with pytest.raises(NotLeading):
-            producer.produce(InFlight(producer, 1), message, b"{}")
+            producer.produce(InFlight(producer, 1), MESSAGE, b"{}")
         assert producer.produced == 0
         leads = True
-        assert len(producer.send([message])) == 1
+        assert len(producer.send([MESSAGE])) == 1
         await producer.close(30.0)
 
 

@@ -148,7 +148,7 @@ async def test_no_group_is_left_at_the_brokers(kafka: Kafka, kafka_topic: MakeTo
 
 async def test_brokers_that_cannot_be_reached_are_named() -> None:
     server = f"127.0.0.1:{reserve_port()}"
-    found = unopened(KafkaOptions.model_validate({"bootstrap_servers": server, "connect_timeout": 0.5}))
+    chosen = KafkaOptions.model_validate({"bootstrap_servers": server, "connect_timeout": 0.5})
     with pytest.raises(Unavailable, match=f"cannot read from {server}"):
-        await found.open()
-    await found.close()
+        async with following(chosen):
+            pass

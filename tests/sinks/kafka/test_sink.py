@@ -16,12 +16,10 @@ from sinks.base import ALL_STORED, SinkContext, SinkUnavailable
 from sinks.kafka.options import KafkaOptions
 from sinks.kafka.sink import KafkaSink
 from tests.cluster.fixtures import MakeTopic, fresh_name
-from tests.cluster.servers import Kafka, KafkaBehindALine, KafkaRecord, SecuredKafka
+from tests.cluster.servers import Kafka, KafkaRecord
 from tests.cluster.servers.ports import reserve_port
-from tests.kit.deadlines import BUSY
 from tests.kit.records import DEPLOYMENTS, PODS, a_delta, changes, ids_of
 from tests.kit.sinks import ALONE, failure_of, opened_sink, until_stored
-from tests.kit.tcp_line import Line
 
 
 def the_sink(server: Kafka, topic: str, **options: Any) -> KafkaSink:
@@ -61,26 +59,6 @@ async def test_a_record_too_large_to_send_is_rejected_alone(kafka: Kafka, kafka_
     assert (receipt.pending, receipt.failure) == ([3], None), "of the same object, and so not sent"
     stored = await read(kafka, topic)
     assert sorted(ids(stored)) == sorted(ids_of([batch[0], batch[2]]))
-
-
-@pytest.mark.parametrize("large", [{60}, {0, 17, 18, 99}])
-async def test_a_record_too_large_for_the_topic_is_rejected_alone(
-    kafka: Kafka, kafka_topic: MakeTopic, large: set[int]
-) -> None:
-    topic = kafka_topic(max_message_bytes="20000")
-    batch = [a_delta(n, key="shop/web", body=incompressible(800)) for n in range(1, 101)]
-    for place in large:
-        batch[place] = a_delta(place + 1, key=f"shop/large-{place}", body=incompressible(30_000))
-
-    async with opened(kafka, topic) as sink:
-        receipt = await sink.deliver(batch)
-        assert await sink.deliver(changes(10, first=101)) == ALL_STORED
-
-    assert set(receipt.rejected) == large
-    assert all("too large" in reason for reason in receipt.rejected.values())
-    assert not receipt.pending
-    stored = [record for place, record in enumerate(batch) if place not in large]
-    assert ids(await read(kafka, topic)) == ids_of([*stored, *changes(10, first=101)])
 
 
 async def test_a_batch_that_is_too_large_only_as_a_whole_is_stored(kafka: Kafka, kafka_topic: MakeTopic) -> None:
@@ -131,10 +109,6 @@ async def test_a_check_names_topics_that_nobody_makes_and_makes_none(kafka: Kafk
     assert by_namespace == [f"no topic {prefix}.notice._, and brokers create none: create them, or set create_topics"]
 
 
-async def test_topics_that_brokers_make_by_themselves_are_not_missing(secured_kafka: SecuredKafka) -> None:
-    assert await missing_places(secured_kafka, "by-brokers.{resource}") == []
-
-
 async def test_a_frozen_broker_with_a_full_queue_fails_undoubled(kafka: Kafka, kafka_topic: MakeTopic) -> None:
     topic = kafka_topic()
     batch = [a_delta(n, key=f"shop/web-{n % 5}", body=incompressible(400_000)) for n in range(1, 31)]
@@ -167,6 +141,20 @@ async def test_a_cancelled_deliver_doubles_nothing_and_the_sink_works(kafka: Kaf
     assert ids(await read(kafka, topic)) == ids_of(batch)
 
 
+@pytest.mark.parametrize("_round", range(3))
+async def test_what_is_acknowledged_is_there_however_new_the_topic_is(
+    kafka: Kafka, kafka_topic: MakeTopic, _round: int
+) -> None:
+    """The partitions of a topic that was made a moment ago take records one after another."""
+    topic = kafka_topic(partitions=12)
+    batch = [a_delta(n, key=f"shop/web-{n % 300}", body=incompressible(3_000)) for n in range(1, 1001)]
+    async with opened(kafka, topic, properties={"batch.size": 15_000}) as sink:
+        receipt = await sink.deliver(batch)
+    acknowledged = {record.id for record in batch} - {batch[place].id for place in receipt.pending}
+
+    assert acknowledged - set(ids(await read(kafka, topic))) == set()
+
+
 async def test_a_topic_deleted_in_use_is_a_failure_until_it_is_back(kafka: Kafka, kafka_topic: MakeTopic) -> None:
     topic = fresh_name("gone")
     await asyncio.to_thread(kafka.create_topic, topic)
@@ -187,35 +175,17 @@ async def test_a_topic_deleted_in_use_is_a_failure_until_it_is_back(kafka: Kafka
 async def test_what_close_dropped_is_stored_in_order_by_the_next_sink(kafka: Kafka, kafka_topic: MakeTopic) -> None:
     topic = kafka_topic()
     first, batch = changes(1), changes(500, first=2)
-    sink = the_sink(kafka, topic, properties={"linger.ms": 500})
-    await sink.open(SinkContext())
-    await until_stored(sink, first)
-    with pytest.raises(TimeoutError):
-        # The topic is known by now, so that all records are with the producer before the first wait.
-        async with asyncio.timeout(0):
-            await sink.deliver(batch)
-    await sink.close()
+    async with opened(kafka, topic, properties={"linger.ms": 500}) as sink:
+        await until_stored(sink, first)
+        with pytest.raises(TimeoutError):
+            # The topic is known by now, so that all records are with the producer before the first wait.
+            async with asyncio.timeout(0):
+                await sink.deliver(batch)
     sent = len(ids(await read(kafka, topic))) - len(first)
-    sink = the_sink(kafka, topic)
-    await sink.open(SinkContext())
-    await until_stored(sink, batch)
-    await sink.close()
+    async with opened(kafka, topic) as following:
+        await until_stored(following, batch)
 
     assert ids(await read(kafka, topic)) == ids_of([*first, *batch[:sent], *batch])
-
-
-async def test_close_does_not_wait_for_a_broker_that_is_away(kafka: KafkaBehindALine, kafka_topic: MakeTopic) -> None:
-    by_the_line = f"127.0.0.1:{kafka.line_port}"
-    async with Line(kafka.behind_the_line, kafka.line_port) as line:
-        sink = the_sink(kafka, kafka_topic(), bootstrap_servers=by_the_line, ack_timeout=0.3)
-        await sink.open(SinkContext())
-        await until_stored(sink, changes(3))
-        line.refusing = True
-        line.cut()
-        assert (await sink.deliver(changes(50, first=4))).pending
-
-        async with asyncio.timeout(8 * BUSY):
-            await sink.close()
 
 
 async def test_nobody_listening_is_reported() -> None:

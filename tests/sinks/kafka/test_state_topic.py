@@ -2,42 +2,20 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
-from typing import Any
+from collections.abc import Sequence
 
 from bridge.model.change import Op
 from bridge.model.record import Delta
-from sinks import registry
-from sinks.base import ALL_STORED, Sink, SinkContext
-from sinks.kafka.options import KafkaOptions
+from sinks.base import ALL_STORED, SinkContext
 from tests.cluster.fixtures import MakeTopic, fresh_name
-from tests.cluster.servers import Kafka, KafkaRecord
+from tests.cluster.servers import Kafka
 from tests.kit.records import DEPLOYMENTS, PODS, a_delta, a_gap, changes, ids_of
-from tests.kit.sinks import ALONE, failure_of, opened_sink
+from tests.kit.sinks import failure_of
+from tests.sinks.kafka.test_sink import ids, opened, read, the_sink
 
 
 def compacted(make: MakeTopic, partitions: int = 1, max_message_bytes: str = "1048588") -> str:
     return make(partitions, cleanup_policy="compact", max_message_bytes=max_message_bytes)
-
-
-def the_sink(server: Kafka, topic: str, state: str, **options: Any) -> Any:
-    settings = {"bootstrap_servers": server.bootstrap, "topic": topic, "state_topic": state, **options}
-    return registry.create("audit", "kafka", KafkaOptions.model_validate(settings), "prod")
-
-
-@asynccontextmanager
-async def opened(
-    server: Kafka, topic: str, state: str, context: SinkContext = ALONE, /, **options: Any
-) -> AsyncIterator[Sink]:
-    sink = the_sink(server, topic, state, **options)
-    async with opened_sink(sink, context):
-        yield sink
-
-
-async def read(server: Kafka, topic: str) -> list[KafkaRecord]:
-    return await asyncio.to_thread(server.read_all, topic)
 
 
 async def state_in(server: Kafka, topic: str) -> dict[str, bytes | None]:
@@ -52,7 +30,7 @@ def a_delete(sequence: int, key: str) -> Delta:
 async def test_the_state_has_the_newest_form_of_each_object(kafka: Kafka, kafka_topic: MakeTopic) -> None:
     topic, state = kafka_topic(3), compacted(kafka_topic, 2)
     batch: Sequence[Delta] = [*changes(20, keys=4), a_delete(21, "shop/web-1")]
-    async with opened(kafka, topic, state) as sink:
+    async with opened(kafka, topic, state_topic=state) as sink:
         assert await sink.deliver(batch[:10]) == ALL_STORED
         assert await sink.deliver(batch[10:]) == ALL_STORED
 
@@ -64,7 +42,7 @@ async def test_the_state_has_the_newest_form_of_each_object(kafka: Kafka, kafka_
 
 async def test_notices_are_in_no_state_topic(kafka: Kafka, kafka_topic: MakeTopic) -> None:
     topic, state = kafka_topic(), compacted(kafka_topic)
-    async with opened(kafka, topic, state, SinkContext(watched=lambda: [PODS])) as sink:
+    async with opened(kafka, topic, SinkContext(watched=lambda: [PODS]), state_topic=state) as sink:
         assert await sink.deliver([a_gap(1, 2)]) == ALL_STORED
         assert await sink.deliver([a_delta(3)]) == ALL_STORED
 
@@ -74,30 +52,17 @@ async def test_notices_are_in_no_state_topic(kafka: Kafka, kafka_topic: MakeTopi
 async def test_an_object_with_a_new_uid_is_another_row(kafka: Kafka, kafka_topic: MakeTopic) -> None:
     topic, state = kafka_topic(), compacted(kafka_topic)
     gone = a_delta(1, op=Op.DELETED, uid="first")
-    async with opened(kafka, topic, state, key="uid") as sink:
+    async with opened(kafka, topic, state_topic=state, key="uid") as sink:
         assert await sink.deliver([gone, a_delta(2, op=Op.ADDED, uid="second")]) == ALL_STORED
 
     assert (await state_in(kafka, state)).keys() == {"first", "second"}
     assert (await state_in(kafka, state))["first"] is None
 
 
-async def test_missing_state_topics_are_created_as_compacted(kafka: Kafka, kafka_topic: MakeTopic) -> None:
-    prefix = fresh_name("made")
-    async with opened(kafka, f"{prefix}.h", f"{prefix}.{{resource}}", create_topics={"partitions": 2}) as sink:
-        batch = [a_delta(1), a_delta(2, resource=DEPLOYMENTS)]
-        assert not (await sink.deliver(batch)).pending
-        policies = await sink._topics.compacted([f"{prefix}.h", f"{prefix}.pods"])  # type: ignore[attr-defined]
-
-    assert policies == {f"{prefix}.h": False, f"{prefix}.pods": True}
-    assert list((await state_in(kafka, f"{prefix}.deployments")).values()) == [batch[1].body]
-    for name in ("h", "pods", "deployments"):
-        await asyncio.to_thread(kafka.delete_topic, f"{prefix}.{name}")
-
-
 async def test_a_topic_that_would_lose_states_gets_none(kafka: Kafka, kafka_topic: MakeTopic) -> None:
     topic, state = kafka_topic(), kafka_topic(cleanup_policy="compact,delete")
     reason = f"topic {state}: cleanup.policy is compact,delete, which removes the newest records; set it to compact"
-    async with opened(kafka, topic, state) as sink:
+    async with opened(kafka, topic, state_topic=state) as sink:
         receipt = await sink.deliver([a_delta(1)])
         again = await sink.deliver([a_delta(1)])
 
@@ -109,7 +74,7 @@ async def test_a_topic_that_would_lose_states_gets_none(kafka: Kafka, kafka_topi
 async def test_a_check_names_state_topics_that_are_wrong(kafka: Kafka, kafka_topic: MakeTopic) -> None:
     topic, prefix = kafka_topic(), fresh_name("asked")
     kafka_topic(name=f"{prefix}.pods")
-    sink = the_sink(kafka, topic, f"{prefix}.{{resource}}")
+    sink = the_sink(kafka, topic, state_topic=f"{prefix}.{{resource}}")
     found = await sink.check_destinations([PODS, DEPLOYMENTS])
     await sink.close()
 
@@ -123,7 +88,7 @@ async def test_a_state_that_is_too_large_is_a_rejected_record(kafka: Kafka, kafk
     topic, state = kafka_topic(), compacted(kafka_topic, max_message_bytes="3000")
     large = b'"' + bytes(range(65, 90)) * 400 + b'"'
     batch = [a_delta(1), a_delta(2, body=large), a_delta(3), a_delta(4, key="shop/b")]
-    async with opened(kafka, topic, state, compression="none") as sink:
+    async with opened(kafka, topic, state_topic=state, compression="none") as sink:
         receipt = await sink.deliver(batch[:2] + batch[3:])
         assert await sink.deliver([a_delta(5, key="shop/b")]) == ALL_STORED
 
@@ -136,7 +101,7 @@ async def test_a_state_that_is_too_large_is_a_rejected_record(kafka: Kafka, kafk
 async def test_what_does_not_fit_is_trimmed_in_the_state(kafka: Kafka, kafka_topic: MakeTopic) -> None:
     topic, state = kafka_topic(), compacted(kafka_topic, max_message_bytes="3000")
     large = b'{"kind":"Pod","status":{"x":"%s"}}' % (b"y" * 9000)
-    async with opened(kafka, topic, state, compression="none", too_large="trim") as sink:
+    async with opened(kafka, topic, state_topic=state, compression="none", too_large="trim") as sink:
         assert await sink.deliver([a_delta(1, body=large)]) == ALL_STORED
 
     [record] = await read(kafka, state)
@@ -146,17 +111,14 @@ async def test_what_does_not_fit_is_trimmed_in_the_state(kafka: Kafka, kafka_top
 
 async def test_a_state_topic_of_a_known_sink_is_reported(kafka: Kafka, kafka_topic: MakeTopic) -> None:
     topic, state = kafka_topic(), compacted(kafka_topic)
-    async with opened(kafka, topic, state) as sink:
+    async with opened(kafka, topic, state_topic=state) as sink:
         receipt = await sink.deliver([a_delta(1)])
         assert receipt.changed == "", "a new sink begins with a snapshot"
         assert receipt.memory is not None
     other = compacted(kafka_topic)
-    async with opened(kafka, topic, other, SinkContext(memory=receipt.memory)) as sink:
+    async with opened(kafka, topic, SinkContext(memory=receipt.memory), state_topic=other) as sink:
         receipt = await sink.deliver([a_delta(2)])
         assert await sink.deliver([a_delta(3)]) == ALL_STORED
 
     assert f"state_topic {other} is new" in receipt.changed
-    assert ids_of([a_delta(2), a_delta(3)]) == [
-        dict(each.headers)["ce_id"].decode()  # type: ignore[union-attr]
-        for each in await read(kafka, other)
-    ]
+    assert ids(await read(kafka, other)) == ids_of([a_delta(2), a_delta(3)])

@@ -10,10 +10,10 @@ from confluent_kafka.admin._acl import AclOperation
 from sinks.base import ALL_STORED
 from sinks.kafka.options import KafkaOptions
 from sinks.kafka.sink import KafkaSink
-from tests.cluster.fixtures import fresh_name
-from tests.cluster.servers import AuthorizingKafka, KafkaCluster
+from tests.cluster.fixtures import MakeTopic, fresh_name
+from tests.cluster.servers import AuthorizingKafka, Kafka, KafkaCluster
 from tests.kit.deadlines import BUSY
-from tests.kit.records import DEPLOYMENTS, PODS, a_delta, ids_of
+from tests.kit.records import DEPLOYMENTS, PODS, a_delta, changes, ids_of
 from tests.kit.sinks import failure_of, opened_sink, until_stored
 from tests.sinks.kafka.test_sink import ids, opened, read
 
@@ -81,3 +81,22 @@ async def test_a_topic_short_of_replicas_waits_alone(three_brokers: KafkaCluster
     for topic, stored in ((free, [*batch[1::2], a_delta(11)]), (short, batch[0::2])):
         found = await asyncio.to_thread(three_brokers.read_all, topic)
         assert list(dict.fromkeys(ids(found))) == ids_of(stored)
+
+
+async def test_records_wait_until_their_time_is_taken(kafka: Kafka, kafka_topic: MakeTopic) -> None:
+    """The limit of the topic, or a clock, is to blame, and either is set right one day."""
+    # A record is always some milliseconds old when it arrives, as with clocks that are an hour apart.
+    topic, batch = kafka_topic(message_timestamp_before_max_ms="0"), changes(5)
+    async with opened(kafka, topic) as sink, asyncio.timeout(60 * BUSY):
+        receipt = await sink.deliver(batch)
+        while receipt == ALL_STORED:  # Within the same millisecond.
+            receipt = await sink.deliver(batch)
+        assert "timestamp" in failure_of(receipt).lower()
+        assert not receipt.rejected
+        left = [batch[index] for index in receipt.pending]
+        assert left
+
+        await asyncio.to_thread(kafka.configure_topic, topic, message_timestamp_before_max_ms="9223372036854775807")
+        await until_stored(sink, left)
+
+    assert set(ids(await read(kafka, topic))) == set(ids_of(batch))
