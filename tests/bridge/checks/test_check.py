@@ -10,6 +10,7 @@ import sqlite3
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 from msgspec.structs import replace
@@ -40,15 +41,19 @@ FILE = "/etc/kubedelta.yaml"
 BY_NAMESPACE = (Wanted("configmaps", (Scope("default"), Scope("shop"))),)
 
 
-def a_plan(
-    state: Path, server: str, *wanted: Wanted, sinks: tuple[SinkPlan, ...] | None = None, **more: object
-) -> Plan:
-    mine = SinkPlan(name="sink", type="memory", make=RecordingSink, max_batch=100)
+NOWHERE = "http://127.0.0.1:1"
+
+
+def a_sink(name: str = "sink", **more: Any) -> SinkPlan:
+    return SinkPlan(**{"name": name, "type": "memory", "make": RecordingSink, "max_batch": 100, **more})
+
+
+def a_plan(state: Path, server: str = NOWHERE, *wanted: Wanted, **more: Any) -> Plan:
     plan = Plan(
         cluster="test",
         access=ClusterAccess(server=server),
         wanted=wanted or (Wanted("configmaps"),),
-        sinks=(mine,) if sinks is None else sinks,
+        sinks=(a_sink(),),
         state=state,
         file=FILE,
     )
@@ -77,7 +82,7 @@ async def test_a_read_only_state_directory_is_named_as_such(tmp_path: Path) -> N
     try:
         with mounted_small_disk(tmp_path / "disk") as disk:
             disk.make_read_only()
-            findings = await found(a_plan(disk.folder, "http://127.0.0.1:1"))
+            findings = await found(a_plan(disk.folder))
     except CannotMount as error:
         pytest.skip(f"no small disk can be mounted here: {error}")
 
@@ -89,7 +94,7 @@ async def test_a_state_directory_that_is_none_is_wrong(tmp_path: Path, what: str
     state = tmp_path / "state"
     if what == "is not a directory":
         state.touch()
-    finding = (await found(a_plan(state, "http://127.0.0.1:1")))["state.directory"]
+    finding = (await found(a_plan(state)))["state.directory"]
     assert (finding.verdict, what in finding.detail) == (CheckResult.WRONG, True)
 
 
@@ -131,7 +136,7 @@ async def test_a_directory_that_another_process_holds_is_wrong(tmp_path: Path) -
     holder = os.open(tmp_path, os.O_RDONLY)
     try:
         fcntl.flock(holder, fcntl.LOCK_EX)
-        finding = (await found(a_plan(tmp_path, "http://127.0.0.1:1")))["state.directory"]
+        finding = (await found(a_plan(tmp_path)))["state.directory"]
     finally:
         os.close(holder)
     assert (finding.verdict, finding.detail) == (
@@ -152,53 +157,32 @@ async def test_a_running_bridge_is_a_note_whatever_its_file(tmp_path: Path) -> N
             cluster.create("configmaps", a_config_map("later"))
             await run.sink.until(lambda sink: any(each.key == "default/later" for each in sink.deltas))
 
-    assert [mine[each].verdict for each in ("state.directory", "telemetry.listen")] == [
-        CheckResult.NOTE,
-        CheckResult.NOTE,
-    ]
-    assert str(os.getpid()) in mine["state.directory"].detail
-    assert "with this file" in mine["state.directory"].detail
-    assert [other[each].verdict for each in ("state.directory", "telemetry.listen")] == [
-        CheckResult.NOTE,
-        CheckResult.NOTE,
-    ]
+    for subject in ("state.directory", "telemetry.listen"):
+        assert (mine[subject].verdict, other[subject].verdict) == (CheckResult.NOTE, CheckResult.NOTE)
+    assert f"(process {os.getpid()}, with this file)" in mine["state.directory"].detail
     assert f"(process {os.getpid()}, with {FILE})" in other["state.directory"].detail
     assert other["resources: configmaps"].verdict is CheckResult.RIGHT
 
 
 async def test_an_address_that_is_taken_is_wrong(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as listening:
-        finding = (await found(a_plan(tmp_path, "http://127.0.0.1:1", listen=listening.getsockname())))[
-            "telemetry.listen"
-        ]
-    assert (finding.verdict, "address already in use" in finding.detail.lower()) == (CheckResult.WRONG, True)
-
-
-async def test_the_address_of_the_page_is_checked_too(tmp_path: Path) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as listening:
-        page = PagePlan(*listening.getsockname())
-        taken = await found(a_plan(tmp_path, "http://127.0.0.1:1", page=page))
-    free = await found(a_plan(tmp_path, "http://127.0.0.1:1", page=PagePlan("127.0.0.1", 0)))
-    assert (taken["page.listen"].verdict, free["page.listen"].verdict) == (CheckResult.WRONG, CheckResult.RIGHT)
+        address = listening.getsockname()
+        taken = await found(a_plan(tmp_path, listen=address, page=PagePlan(*address)))
+    free = await found(a_plan(tmp_path, page=PagePlan("127.0.0.1", 0)))
+    for subject in ("telemetry.listen", "page.listen"):
+        assert taken[subject].verdict is CheckResult.WRONG
+        assert "address already in use" in taken[subject].detail.lower()
+    assert free["page.listen"].verdict is CheckResult.RIGHT
 
 
 async def test_a_disk_without_the_room_that_is_kept_free_is_wrong(tmp_path: Path) -> None:
-    findings = await found(a_plan(tmp_path, "http://127.0.0.1:1", retention=Retention(min_free=1 << 62)))
+    findings = await found(a_plan(tmp_path, retention=Retention(min_free=1 << 62)))
     assert findings["state.min_free_bytes"].verdict is CheckResult.WRONG
 
 
 async def test_two_sinks_that_must_be_alone_at_one_place_are_wrong(tmp_path: Path) -> None:
-    sinks = tuple(
-        SinkPlan(
-            name=name,
-            type="memory",
-            make=RecordingSink,
-            max_batch=1,
-            claims=lambda: [Claim("file 1", "/deltas", True)],
-        )
-        for name in ("one", "two")
-    )
-    finding = (await found(a_plan(tmp_path, "http://127.0.0.1:1", sinks=sinks)))["sinks.two"]
+    sinks = tuple(a_sink(name, claims=lambda: [Claim("file 1", "/deltas", True)]) for name in ("one", "two"))
+    finding = (await found(a_plan(tmp_path, sinks=sinks)))["sinks.two"]
     assert (finding.verdict, finding.detail) == (
         CheckResult.WRONG,
         "sinks.one writes to the same: /deltas; give each its own",
@@ -208,11 +192,11 @@ async def test_two_sinks_that_must_be_alone_at_one_place_are_wrong(tmp_path: Pat
 async def test_what_options_give_up_is_a_note_and_no_fault(tmp_path: Path) -> None:
     token = tmp_path / "token"
     token.write_text("secret-token")
-    hook = SinkPlan(name="hook", type="memory", make=RecordingSink, max_batch=1, clear_text="url is http://: read")
-    live = SinkPlan(name="live", type="memory", make=RecordingSink, max_batch=1, caution="mode is core: at most once")
+    hook = a_sink("hook", clear_text="url is http://: read")
+    live = a_sink("live", caution="mode is core: at most once")
     async with Playground() as cluster:
-        plan = a_plan(tmp_path, cluster.url, sinks=(hook, live))
-        plan = replace(plan, access=ClusterAccess(server=cluster.url, token_file=token))
+        access = ClusterAccess(server=cluster.url, token_file=token)
+        plan = a_plan(tmp_path, sinks=(hook, live), access=access)
         notes = [each async for each in check_all(plan, None) if each.verdict is not CheckResult.RIGHT]
     assert [(each.subject, each.verdict) for each in notes] == [
         ("sinks.hook", CheckResult.NOTE),
@@ -280,21 +264,18 @@ async def test_a_check_counts_changes_by_sink_and_writes_nothing(tmp_path: Path)
         cluster.patch("configmaps", "changed", {"data": {"value": "2"}})
         cluster.create("configmaps", a_config_map("new"))
         before = listing(tmp_path)
-        new = SinkPlan(name="new", type="memory", make=RecordingSink, max_batch=1)
-        late = replace(new, name="late", start=StartPolicy.NOW)
-        plan = a_plan(tmp_path, cluster.url, Wanted("configmaps", (Scope("default"),)))
-        stopped = (await found(replace(plan, sinks=(*plan.sinks, new, late))))["state"]
+        sinks = (a_sink(), a_sink("new"), a_sink("late", start=StartPolicy.NOW))
+        plan = a_plan(tmp_path, cluster.url, Wanted("configmaps", (Scope("default"),)), sinks=sinks)
+        stopped = (await found(plan))["state"]
         assert listing(tmp_path) == before
 
     assert running.verdict is CheckResult.RIGHT
     assert {op for _, op, _ in running.rows} <= {forecast.WAITING}, "what is settled is saved a moment later"
     ours = [("added", 1), ("updated", 1), ("deleted", 3)]
-    assert [each for each in stopped.rows if each[0] == "sink"] == [("sink", *each) for each in ours]
-    assert [each for each in stopped.rows if each[0] == "new"] == [
-        ("new", "added", 6),
-        *(("new", *e) for e in ours[1:]),
+    of_new = [("added", 6), *ours[1:]]
+    assert list(stopped.rows) == [
+        (sink, *each) for sink, rows in (("sink", ours), ("new", of_new), ("late", ours)) for each in rows
     ]
-    assert [each for each in stopped.rows if each[0] == "late"] == [("late", *each) for each in ours]
     assert stopped.verdict is CheckResult.NOTE, "two objects would leave because the configuration changed"
 
 
@@ -332,22 +313,14 @@ async def test_deletes_that_happened_are_no_fault_of_the_configuration(
             cluster.create("configmaps", a_config_map(name))
         async with life(tmp_path, cluster):
             pass
+        plan = a_plan(tmp_path, cluster.url, Wanted("configmaps", (Scope("default"),)))
+        monkeypatch.setattr(check, "MOST_OBJECTS", 2)
+        too_many = (await found(plan))["state"]
         for name in ("a", "b", "c"):
             cluster.delete("configmaps", name)
-        findings = await found(a_plan(tmp_path, cluster.url, Wanted("configmaps", (Scope("default"),))))
-    assert findings["state"].rows == [("sink", "deleted", 3)]
-    assert findings["state"].verdict is CheckResult.RIGHT
-
-
-async def test_a_forecast_counts_objects_up_to_a_bound(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(check, "MOST_OBJECTS", 2)
-    async with Playground() as cluster:
-        for name in ("a", "b", "c"):
-            cluster.create("configmaps", a_config_map(name))
-        async with life(tmp_path, cluster):
-            pass
-        finding = (await found(a_plan(tmp_path, cluster.url, Wanted("configmaps", (Scope("default"),)))))["state"]
-    assert (finding.verdict, "there are more than 2 configmaps" in finding.detail) == (CheckResult.NOTE, True)
+        finding = (await found(plan))["state"]
+    assert (finding.rows, finding.verdict) == ([("sink", "deleted", 3)], CheckResult.RIGHT)
+    assert (too_many.verdict, "there are more than 2 configmaps" in too_many.detail) == (CheckResult.NOTE, True)
 
 
 def test_the_bound_of_deletes_is_a_thousand() -> None:
@@ -355,7 +328,7 @@ def test_the_bound_of_deletes_is_a_thousand() -> None:
 
 
 def a_selecting_sink(*entries: SelectorText) -> SinkPlan:
-    return SinkPlan(name="chat", type="memory", make=RecordingSink, max_batch=100, select=entries)
+    return a_sink("chat", select=entries)
 
 
 async def test_expressions_are_evaluated_on_the_live_objects(tmp_path: Path) -> None:
@@ -406,12 +379,10 @@ async def test_content_is_evaluated_on_the_objects_of_its_sink(tmp_path: Path) -
 
 async def test_a_mistake_in_content_is_wrong(tmp_path: Path) -> None:
     data = OptionExpression("data", "objct.x", Makes.DATA)
-    sink = SinkPlan(name="chat", type="memory", make=RecordingSink, max_batch=100, content=ContentRequest((data,)))
-    async with Playground() as cluster:
-        findings = await found(a_plan(tmp_path, cluster.url, sinks=(sink,)))
-
-    assert findings["sinks.chat.data"].verdict is CheckResult.WRONG
-    assert findings["sinks.chat.data"].detail.startswith('column 1: unknown name "objct"; did you mean "object"?')
+    sink = a_sink("chat", content=ContentRequest((data,)))
+    finding = (await found(a_plan(tmp_path, sinks=(sink,))))["sinks.chat.data"]
+    assert finding.verdict is CheckResult.WRONG
+    assert finding.detail.startswith('column 1: unknown name "objct"; did you mean "object"?')
 
 
 async def test_an_entry_that_means_no_watched_resource_is_wrong(tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ from bridge.model.resource import Resource, Scope
 from bridge.plan.entries import Resolution
 from bridge.plan.plan import Wanted
 from tests.bridge.app.test_restart import a_config_map
-from tests.bridge.checks.test_check import a_plan
+from tests.bridge.checks.test_check import NOWHERE, a_plan
 from tests.kit.playground import Playground
 from tests.kit.scripted_source import Quiet, ScriptedSource, deleted, modified, opened, page
 from tests.kit.virtual_time import run_in_virtual_time
@@ -47,7 +47,7 @@ class OneSource:
 
 def noise_of(tmp_path: Path, *script: Any, wanted: Wanted | None = None) -> tuple[list[Finding], float]:
     """The findings, and the seconds that they took."""
-    plan = a_plan(tmp_path, "http://127.0.0.1:1", *([wanted] if wanted else []))
+    plan = a_plan(tmp_path, NOWHERE, *([wanted] if wanted else []))
     client = cast("KubeClient", OneSource(ScriptedSource(*script)))
     resolution = Resolution({("configmaps", Scope()): CONFIG_MAPS}, {}, {})
 

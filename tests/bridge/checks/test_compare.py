@@ -30,6 +30,12 @@ def covering(*names: str, listed: Sequence[tuple[Resource, Scope]] = ((PODS, EVE
     return Coverage([Wanted(name) for name in names or ("pods",)], listed, served)
 
 
+def covers(coverage: Coverage, key: str) -> bool:
+    name = object_name(key)
+    assert name is not None
+    return coverage.covers(name)
+
+
 def pod(name: str) -> str:
     return f"prod/core/pods/shop/{name}"
 
@@ -93,37 +99,23 @@ def test_what_is_no_object_of_ours_is_counted_and_not_held() -> None:
 )
 def test_only_configured_resources_and_namespaces_are_compared(key: str, is_covered: bool) -> None:
     coverage = covering("pods", "clusterroles", listed=[(PODS, Scope("shop")), (CLUSTER_ROLES, EVERYTHING)])
-    name = object_name(key)
-    assert name is not None
-    assert coverage.covers(name) is is_covered
+    assert covers(coverage, key) is is_covered
 
 
-@pytest.mark.parametrize("configured", ["widgets", "widgets.acme.io", "widgets.v1.acme.io", "*", "*.acme.io"])
-def test_stored_objects_of_a_vanished_resource_are_compared(configured: str) -> None:
-    holdings = Holdings("prod", covering(configured, listed=[]))
-    holdings.take([delta_of(WIDGET, 1)])
-
-    assert differences({}, holdings.objects)[WIDGET].kind is DifferenceKind.EXTRA
-
-
-@pytest.mark.parametrize("configured", ["gadgets", "widgets.io", "*.io", "widgets.acme", "pods"])
-def test_what_is_held_of_a_resource_that_nobody_named_is_not(configured: str) -> None:
-    name = object_name(WIDGET)
-    assert name is not None
-    assert not covering(configured, listed=[]).covers(name)
-
-
-def test_a_group_is_not_taken_for_a_version() -> None:
-    of_core = object_name("prod/core/widgets/shop/one")
-    assert of_core is not None
-    assert covering("widgets", listed=[]).covers(of_core)
-    assert not covering("widgets.io", listed=[]).covers(of_core)
-
-
-def test_a_wildcard_ignores_resources_the_cluster_does_not_list() -> None:
-    name = object_name("prod/apps/deployments/shop/a")
-    assert name is not None
-    assert not covering("*").covers(name)
+@pytest.mark.parametrize(
+    ("configured", "key", "is_covered"),
+    [
+        *[(name, WIDGET, True) for name in ("widgets", "widgets.acme.io", "widgets.v1.acme.io", "*", "*.acme.io")],
+        *[(name, WIDGET, False) for name in ("gadgets", "widgets.io", "*.io", "widgets.acme", "pods")],
+        # A group is not taken for a version.
+        ("widgets", "prod/core/widgets/shop/one", True),
+        ("widgets.io", "prod/core/widgets/shop/one", False),
+        # A wildcard covers of served resources those alone that are listed.
+        ("*", "prod/apps/deployments/shop/a", False),
+    ],
+)
+def test_of_a_vanished_resource_the_name_decides(configured: str, key: str, is_covered: bool) -> None:
+    assert covers(covering(configured, listed=[]), key) is is_covered
 
 
 def test_what_is_read_follows_from_lists_and_unknown_names() -> None:
@@ -153,55 +145,69 @@ def test_missing_stale_and_extra_are_distinguished() -> None:
     }
 
 
-def candidate(live: Version | None, stored: Version | None) -> Candidate:
+Look = tuple[Version | None, Version | None, dict[str, str]]
+"""The live version, the stored one, and what has arrived since the first look."""
+
+
+@pytest.mark.parametrize(
+    ("first", "later"),
+    [
+        ((v(5), v(4), {}), [(v(5), v(5), {"u1": "5"})]),
+        ((None, v(4), {}), [(None, None, {"u1": "5"})]),
+        ((v(5), v(6), {}), [(v(6), v(6), {})]),
+        ((v(5), v(4), {}), [(v(9), v(7), {"u1": "7"})]),
+        ((v(5), None, {}), [(v(9, "u2"), v(4, "u0"), {"u0": "4"}), (v(13, "u3"), None, {"u1": "5", "u2": "11"})]),
+        ((None, v(4), {}), [(v(9, "u2"), None, {"u1": "6"})]),
+        ((Version("u1", "b"), Version("u1", "a"), {}), [(Version("u1", "c"), Version("u1", "b"), {"u1": "b"})]),
+    ],
+    ids=[
+        "both agree",
+        "both have none",
+        "the destination was ahead of the list",
+        "the destination follows a restless object",
+        "the destination follows a recreated object",
+        "the delete was delivered though the object is back",
+        "versions have no order, and one is equal",
+    ],
+)
+def test_a_candidate_clears_when_the_destination_reaches_a_state_of_the_cluster(first: Look, later: list[Look]) -> None:
+    found = candidate(first)
+    assert [found.compare_again(*look) for look in later] == [False] * (len(later) - 1) + [True]
+
+
+@pytest.mark.parametrize(
+    ("first", "later"),
+    [
+        ((v(5), v(1), {}), [(v(9), v(1), {}), (v(13), v(2), {"u1": "2"})]),
+        ((v(5), v(900), {}), [(v(6), v(900), {})]),
+        ((None, v(4), {}), [(v(9, "u2"), v(4), {})]),
+        ((v(4), None, {}), [(v(9), None, {"u0": "3"})]),
+        ((Version("u1", "b"), Version("u1", "a"), {}), [(Version("u1", "c"), Version("u1", "a"), {"u1": "a"})]),
+    ],
+    ids=[
+        "the destination is an hour behind",
+        "a version is newer than the cluster's, and not recent",
+        "the delete was not delivered",
+        "the object was live at every look",
+        "versions have no order, and none is equal",
+    ],
+)
+def test_a_candidate_stays_when_the_destination_does_not_follow(first: Look, later: list[Look]) -> None:
+    found = candidate(first)
+    assert not any(found.compare_again(*look) for look in later)
+    assert (found.difference.live, found.difference.stored) == later[-1][:2]
+
+
+def candidate(first: Look) -> Candidate:
     """Looked at once."""
+    live, stored, _ = first
     [found] = differences({"k": live} if live else {}, {"k": stored} if stored else {}).values()
     candidate = Candidate(found)
-    assert not candidate.compare_again(live, stored, {})
+    assert not candidate.compare_again(*first)
     return candidate
 
 
-def test_a_suspect_clears_when_both_agree() -> None:
-    assert candidate(v(5), v(4)).compare_again(v(5), v(5), {"u1": "5"})
-    assert candidate(None, v(4)).compare_again(None, None, {"u1": "5"})
-    assert candidate(v(5), v(6)).compare_again(v(6), v(6), {}), "the destination was ahead of the list"
-
-
-def test_a_restless_suspect_clears_when_the_destination_follows() -> None:
-    assert candidate(v(5), v(4)).compare_again(v(9), v(7), {"u1": "7"})
-
-
-def test_a_restless_suspect_stays_when_the_destination_does_not() -> None:
-    late = candidate(v(5), v(1))
-    assert not late.compare_again(v(9), v(1), {})
-    assert not late.compare_again(v(13), v(2), {"u1": "2"}), "it moves, an hour behind"
-    assert late.difference == Difference(DifferenceKind.STALE, "k", v(13), v(2))
-
-
-def test_versions_newer_than_the_clusters_differ_unless_recent() -> None:
-    restored = candidate(v(5), v(900))
-    assert not restored.compare_again(v(6), v(900), {})
-
-
-def test_a_recreated_object_clears_when_the_destination_follows() -> None:
-    web = candidate(v(5, "u1"), None)
-    assert not web.compare_again(v(9, "u2"), v(4, "u0"), {"u0": "4"})
-    assert web.compare_again(v(13, "u3"), None, {"u0": "4", "u1": "5", "u2": "11"})
-
-
-def test_a_delivered_delete_clears_though_the_object_is_back() -> None:
-    assert candidate(None, v(4)).compare_again(v(9, "u2"), None, {"u1": "6"})
-    assert not candidate(None, v(4)).compare_again(v(9, "u2"), v(4), {})
-    assert not candidate(v(4), None).compare_again(v(9), None, {"u0": "3"}), "it was live at every look"
-
-
-def test_versions_without_an_order_clear_only_when_equal() -> None:
-    a, b, c = Version("u1", "a"), Version("u1", "b"), Version("u1", "c")
-    assert not candidate(b, a).compare_again(c, a, {"u1": "a"})
-    assert candidate(b, a).compare_again(c, b, {"u1": "b"})
-
-
-def test_a_destination_past_the_first_look_is_no_suspect() -> None:
+def test_a_destination_past_the_first_look_is_no_candidate() -> None:
     [found] = differences({"k": v(5)}, {"k": v(8, "u2")}).values()
     assert Candidate(found).compare_again(v(5), v(8, "u2"), {"u1": "7", "u2": "8"})
 

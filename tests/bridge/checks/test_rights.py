@@ -22,9 +22,9 @@ from bridge.kube.discovery.catalogue import Document, GroupVersion, Served
 from bridge.model.policies import LeaseTiming
 from bridge.model.resource import SHORT_NAMES, Resource, Scope
 from bridge.plan.plan import ElectionPlan, Wanted
+from tests.kit.records import DEPLOYMENTS, PODS
 
-PODS = Resource("", "v1", "pods", "Pod", True)
-DEPLOYMENTS = Resource("apps", "v1", "deployments", "Deployment", True)
+EVERYTHING = Scope()
 ISSUERS = Resource("acme.io", "v1", "clusterissuers", "ClusterIssuer", False)
 WIDGETS = Resource("acme.io", "v1", "widgets", "Widget", True)
 VERSIONS = tuple(
@@ -36,7 +36,7 @@ ACCOUNT = Subject("kubedelta", "monitoring")
 
 
 def needed(name: str, *scopes: Scope) -> list[Right]:
-    return list(rights_of(Wanted(name, scopes or (Scope(),)), CATALOGUE))
+    return list(rights_of(Wanted(name, scopes), CATALOGUE))
 
 
 def documents(*rights: Right) -> list[dict[str, Any]]:
@@ -46,39 +46,39 @@ def documents(*rights: Right) -> list[dict[str, Any]]:
 # ── Rights of an entry ───────────────────────────────────────────────────────
 
 
-def test_an_entry_needs_to_list_and_watch_its_resource() -> None:
-    assert needed("deploy") == needed("Deployment.apps") == [Right("apps", "deployments")]
+@pytest.mark.parametrize(
+    ("name", "scopes", "rights"),
+    [
+        ("deploy", [EVERYTHING], [Right("apps", "deployments")]),
+        ("Deployment.apps", [EVERYTHING], [Right("apps", "deployments")]),
+        (
+            "pods",
+            [Scope("shop"), Scope("payments", "app=till"), Scope("shop", "app=cart")],
+            [Right("", "pods", "shop"), Right("", "pods", "payments")],
+        ),
+        # Namespaces do not narrow a resource without any.
+        ("clusterissuers.acme.io", [Scope("shop"), Scope("payments")], [Right("acme.io", "clusterissuers")]),
+        ("pods", [Scope("shop", field_selector="metadata.name=till")], [Right("", "pods", "shop", "till")]),
+        # A wildcard needs its group, since resources come later.
+        ("*.acme.io", [EVERYTHING], [Right("acme.io", "*")]),
+        ("*.v1.acme.io", [EVERYTHING], [Right("acme.io", "*")]),
+        ("*.later.io", [EVERYTHING], [Right("later.io", "*")]),
+        ("*", [EVERYTHING], [Right("*", "*")]),
+        # In namespaces, it needs more for the resources that have none.
+        ("*.acme.io", [Scope("shop")], [Right("acme.io", "*", "shop"), Right("acme.io", "clusterissuers")]),
+        # A resource that is not served yet needs its plural and group.
+        ("gadgets.acme.io", [EVERYTHING], [Right("acme.io", "gadgets")]),
+    ],
+)
+def test_an_entry_needs_exactly_its_resources_namespaces_and_names(
+    name: str, scopes: list[Scope], rights: list[Right]
+) -> None:
+    assert needed(name, *scopes) == rights
 
 
-def test_an_entry_with_namespaces_needs_rights_in_each() -> None:
-    scopes = (Scope("shop"), Scope("payments", "app=till"), Scope("shop", "app=cart"))
-    assert needed("pods", *scopes) == [Right("", "pods", "shop"), Right("", "pods", "payments")]
-
-
-def test_namespaces_do_not_narrow_a_resource_without_any() -> None:
-    assert needed("clusterissuers.acme.io", Scope("shop"), Scope("payments")) == [Right("acme.io", "clusterissuers")]
-
-
-def test_a_fixed_name_needs_the_right_to_that_object_only() -> None:
-    only = Scope("shop", field_selector="metadata.name=till")
-    assert needed("pods", only) == [Right("", "pods", "shop", "till")]
-
-
-def test_a_wildcard_needs_its_group_since_resources_come_later() -> None:
-    assert needed("*.acme.io") == [Right("acme.io", "*")]
-    assert needed("*.v1.acme.io") == [Right("acme.io", "*")]
-    assert needed("*.later.io") == [Right("later.io", "*")]
-    assert needed("*") == [Right("*", "*")]
-
-
-def test_a_wildcard_in_namespaces_needs_more_for_the_rest() -> None:
-    assert needed("*.acme.io", Scope("shop")) == [Right("acme.io", "*", "shop"), Right("acme.io", "clusterissuers")]
-
-
-def test_a_resource_not_served_yet_needs_its_plural_and_group() -> None:
-    assert needed("gadgets.acme.io") == [Right("acme.io", "gadgets")]
+def test_a_name_that_means_nothing_has_no_rights() -> None:
     with pytest.raises(UnknownResource, match="pdos: this cluster serves no resource of that name; did you mean pods"):
-        needed("pdos")
+        needed("pdos", EVERYTHING)
 
 
 # ── Roles of namespaces only ─────────────────────────────────────────────────
@@ -94,7 +94,7 @@ def test_roles_alone_can_grant_rights_in_namespaces() -> None:
 
 def test_an_entry_of_the_whole_cluster_is_refused_by_name() -> None:
     with pytest.raises(ClusterWide, match="resources: po: a Role cannot grant list, watch pods in the whole cluster"):
-        list(in_namespaces("po", needed("po")))
+        list(in_namespaces("po", needed("po", EVERYTHING)))
 
 
 # ── Manifests ────────────────────────────────────────────────────────────────

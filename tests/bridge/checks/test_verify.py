@@ -19,7 +19,7 @@ from bridge.model.formats.object_paths import partition_key
 from bridge.model.object import ApiObject
 from bridge.model.primitives.shard import Shard
 from bridge.model.resource import Resource, Scope
-from bridge.plan.cluster_view import PAGE, ClusterRefuses, ClusterUnavailable, ClusterView
+from bridge.plan.cluster_view import PAGE, ClusterUnavailable, ClusterView
 from bridge.plan.plan import Plan, SinkPlan, Wanted
 from bridge.playground import StatusError
 from sinks.base import SinkUnavailable
@@ -122,25 +122,11 @@ async def test_equal_sides_are_found_equal_without_any_waiting(cluster: Playgrou
     assert destination.closed
 
 
-async def test_what_stays_different_is_reported(cluster: Playground, destination: Destination) -> None:
-    changed, gone = (cluster.create("configmaps", config_map(name)) for name in ("changed", "gone"))
-    destination.store(changed)
-    destination.store(gone)
-    cluster.create("configmaps", config_map("new"))
-    cluster.patch("configmaps", "changed", {"data": {"a": "b"}}, namespace="shop")
-    cluster.delete("configmaps", "gone", namespace="shop")
-
-    found = await compared(cluster, destination)
-
-    assert reported(found) == {
-        "prod/core/configmaps/shop/changed": DifferenceKind.STALE,
-        "prod/core/configmaps/shop/gone": DifferenceKind.EXTRA,
-        "prod/core/configmaps/shop/new": DifferenceKind.MISSING,
-    }
-    assert [each.key for each in found.differences] == sorted(reported(found))
-
-
-async def test_what_arrives_while_one_looks_is_no_difference(cluster: Playground, destination: Destination) -> None:
+@pytest.mark.parametrize("readings", [2, 6])
+async def test_what_arrives_while_one_looks_is_no_difference(
+    cluster: Playground, destination: Destination, monkeypatch: pytest.MonkeyPatch, readings: int
+) -> None:
+    monkeypatch.setattr("bridge.checks.verify._FIRST_PAUSE", 0.001)
     new, gone = (cluster.create("configmaps", config_map(name)) for name in ("new", "gone"))
     destination.store(gone)
     cluster.delete("configmaps", "gone", namespace="shop")
@@ -149,7 +135,7 @@ async def test_what_arrives_while_one_looks_is_no_difference(cluster: Playground
         destination.store(new, Op.ADDED)
         destination.store(gone, Op.DELETED)
 
-    destination.before_reading = [lambda: None, lambda: None, late]
+    destination.before_reading = [*[lambda: None] * readings, late]
 
     assert (await compared(cluster, destination, settle=LONG)).differences == []
 
@@ -198,26 +184,11 @@ async def test_only_the_configured_namespaces_are_compared(cluster: Playground, 
     cluster.create("configmaps", {"metadata": {"name": "theirs", "namespace": "bank"}})
     destination.store({"metadata": {"name": "old", "namespace": "bank", "uid": "u", "resourceVersion": "1"}})
 
-    found = await compared(cluster, destination, namespaces=["shop"])
+    found = await compared(cluster, destination, "configmaps", "widgets.acme.io", namespaces=["shop"])
 
     assert found.differences == []
     assert found.uncovered == {"configmaps": 1}
-
-
-async def test_a_name_without_a_meaning_is_noted(cluster: Playground, destination: Destination) -> None:
-    found = await compared(cluster, destination, "configmaps", "widgets.acme.io")
-
-    assert any("widgets.acme.io" in note for note in found.notes)
-
-
-async def test_what_arrives_late_but_before_the_end_is_no_difference(
-    cluster: Playground, destination: Destination, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("bridge.checks.verify._FIRST_PAUSE", 0.001)
-    new = cluster.create("configmaps", config_map("new"))
-    destination.before_reading = [*[lambda: None] * 6, lambda: destination.store(new, Op.ADDED)]
-
-    assert (await compared(cluster, destination, settle=LONG)).differences == []
+    assert any("widgets.acme.io" in note for note in found.notes), "a name without a meaning"
 
 
 class Answers:
@@ -278,12 +249,6 @@ async def test_a_list_that_fails_is_never_taken_for_an_empty_cluster(
 ) -> None:
     cluster.misbehave.fail(StatusError(500, "InternalError", "etcd is away"), "configmaps")
     with pytest.raises(ClusterUnavailable, match="cannot list configmaps"):
-        await compared(cluster, destination)
-
-
-async def test_a_missing_permission_is_reported(cluster: Playground, destination: Destination) -> None:
-    cluster.misbehave.forbid("configmaps")
-    with pytest.raises(ClusterRefuses, match="cannot list configmaps"):
         await compared(cluster, destination)
 
 

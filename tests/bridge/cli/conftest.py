@@ -8,10 +8,9 @@ import os
 import pkgutil
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import pytest
-import yaml
 
 import bridge.cli
 from bridge.cli import main
@@ -29,22 +28,6 @@ Command: TypeAlias = Callable[..., Awaitable[Ended]]
 """Takes the words of a command line."""
 BuildHistory: TypeAlias = Callable[[Sequence[Record]], Awaitable[Ended]]
 """Makes ``k8s.db`` in the folder of the test, which commands ask by default, of these records of a file sink."""
-
-
-def a_config(folder: Path, server: str = "http://127.0.0.1:1", *, sink: str = "copy", **sections: Any) -> Path:
-    """A configuration in the folder, with a file sink of this name and a state directory. ``sections`` replace what is
-    there."""
-    (folder / "state").mkdir(exist_ok=True)
-    content: dict[str, Any] = {
-        "cluster": {"name": "test", "server": server},
-        "resources": ["configmaps"],
-        "sinks": {sink: {"type": "file", "path": str(folder / "deltas.ndjson")}},
-        "telemetry": {"listen": "127.0.0.1:0"},
-        "state": {"directory": str(folder / "state")},
-    }
-    path = folder / "kubedelta.yaml"
-    path.write_text(yaml.safe_dump(content | sections), encoding="utf-8")
-    return path
 
 
 @pytest.fixture(autouse=True)

@@ -11,9 +11,9 @@ from tempfile import TemporaryFile
 import pytest
 
 from bridge.model.policies import StartPolicy
-from bridge.outbox import Outbox, Retention
+from bridge.outbox import Outbox
 from bridge.telemetry.facts import discard
-from tests.bridge.cli.conftest import Command, a_config
+from tests.kit.configurations import a_config
 from tests.kit.deadlines import BUSY
 from tests.kit.fork_server import fork_server
 
@@ -47,7 +47,7 @@ def test_a_command_ends_quietly(words: str) -> None:
 @pytest.mark.parametrize("words", ["cursors", "dead-letters list", "state check", "check --offline"])
 async def test_a_command_that_looks_at_the_state_ends_quietly(tmp_path: Path, words: str) -> None:
     path = a_config(tmp_path)
-    async with await Outbox.open(tmp_path / "state", {"copy": StartPolicy.NOW}, retention=Retention(), report=discard):
+    async with await Outbox.open(tmp_path / "state", {"copy": StartPolicy.NOW}, report=discard):
         pass
     assert await asyncio.to_thread(read_no_further, *words.split(), "-c", str(path)) == (0, "")
 
@@ -61,14 +61,6 @@ def test_an_output_that_cannot_be_written_is_told_in_one_line(words: str) -> Non
         code = process.wait(60 * BUSY)
         errors.seek(0)
         assert (code, errors.read().decode()) == (69, "standard output: No space left on device\n")
-
-
-@pytest.mark.parametrize("rate", ["0", "-1", "nan", "inf", "1e9", "fast"])
-async def test_a_rate_that_nobody_can_make_is_a_usage_error(command: Command, rate: str) -> None:
-    ended = await command("demo", "--rate", rate)
-    assert ended.code == 64
-    assert "allowed: 0.01 to 10000" in ended.err
-    assert "Traceback" not in ended.err
 
 
 def test_a_demo_with_an_impossible_rate_shows_the_real_rate() -> None:

@@ -196,9 +196,3 @@ async def test_a_wrong_configuration_offers_no_names(command: Command, tmp_path:
         ended = await command("completion", "bash", "--names", kind, "--config", str(path))
         assert ended == (Exit.OK, "", "")
     assert names_in(str(tmp_path / "missing"), Completes.SINKS) == []
-
-
-async def test_another_shell_is_a_usage_error(command: Command) -> None:
-    ended = await command("completion", "tcsh")
-    assert ended.code == Exit.USAGE
-    assert "bash" in ended.err

@@ -17,7 +17,7 @@ from bridge.outbox import Outbox
 from bridge.outbox.errors import Damaged
 from bridge.outbox.storage.directory_lock import FILE
 from bridge.telemetry.facts import discard
-from tests.bridge.cli.conftest import a_config
+from tests.kit.configurations import a_config
 from tests.kit.damage import loosely
 from tests.kit.informed import Informed
 from tests.kit.records import a_delta

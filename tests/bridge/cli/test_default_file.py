@@ -4,28 +4,22 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
-import yaml
 
 from bridge.cli import arguments, main
 from bridge.cli.arguments import Completes
 from bridge.cli.completion import names_in
 from bridge.cli.exits import Exit
 from tests.kit.commands import in_a_process
+from tests.kit.configurations import a_config
 
 
-def a_config(folder: Path, **options: object) -> Path:
-    folder.mkdir(parents=True, exist_ok=True)
-    content = {
-        "cluster": {"name": "test", "server": "http://127.0.0.1:1"},
-        "resources": ["pods"],
-        "sinks": {folder.name: {"type": "file", "path": "deltas.ndjson"}},
-        **options,
-    }
-    path = folder / "kubedelta.yaml"
-    path.write_text(yaml.safe_dump(content))
-    return path
+def a_config_in(folder: Path, **sections: Any) -> Path:
+    """With a sink of the folder's name."""
+    folder.mkdir(exist_ok=True)
+    return a_config(folder, sink=folder.name, **sections)
 
 
 @pytest.fixture
@@ -47,13 +41,13 @@ def checked(capsys: pytest.CaptureFixture[str]) -> str:
 def test_the_variable_comes_before_the_folder_and_etc(
     here: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    etc = a_config(tmp_path / "etc")
+    etc = a_config_in(tmp_path / "etc")
     assert str(etc) in checked(capsys)
     assert names_in(None, Completes.SINKS) == ["etc"]
-    a_config(here)
+    a_config_in(here)
     assert "ok          kubedelta.yaml" in checked(capsys)
     assert names_in(None, Completes.SINKS) == ["here"]
-    named = a_config(tmp_path / "named")
+    named = a_config_in(tmp_path / "named")
     monkeypatch.setenv("KUBEDELTA_CONFIG", str(named))
     assert str(named) in checked(capsys)
     assert names_in(None, Completes.SINKS) == ["named"], "a shell completes the names of the file that would be taken"
@@ -62,7 +56,7 @@ def test_the_variable_comes_before_the_folder_and_etc(
 def test_a_missing_file_of_the_variable_is_not_replaced(
     here: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    a_config(here)
+    a_config_in(here)
     monkeypatch.setenv("KUBEDELTA_CONFIG", "missing.yaml")
     assert main(["check", "--offline"]) == Exit.CONFIG
     said = capsys.readouterr().err
@@ -71,7 +65,7 @@ def test_a_missing_file_of_the_variable_is_not_replaced(
 
 
 def test_a_command_that_fails_names_the_file_that_nobody_named(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    path = a_config(here, x=1)
+    path = a_config_in(here, x=1)
     assert main(["check", "--offline"]) == Exit.CONFIG
     assert "kubedelta.yaml (the default); -c names another" in capsys.readouterr().err
     assert main(["check", "--offline", "-c", str(path)]) == Exit.CONFIG
@@ -89,7 +83,7 @@ def test_without_any_file_all_places_are_named(
 
 
 def test_a_run_logs_the_file_and_prints_nothing_beside_its_log(tmp_path: Path) -> None:
-    path = a_config(tmp_path, x=1)
+    path = a_config_in(tmp_path, x=1)
     ended = in_a_process("run", environ={"KUBEDELTA_CONFIG": str(path)})
     assert ended.code == Exit.CONFIG
     logged = [json.loads(line) for line in ended.err.splitlines()]

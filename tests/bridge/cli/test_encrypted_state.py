@@ -5,10 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
-import yaml
 
 from bridge.cli import main
 from bridge.cli.exits import Exit
@@ -16,6 +14,7 @@ from bridge.model.policies import StartPolicy
 from bridge.model.record import NewDeadLetter
 from bridge.outbox import Cipher, EncryptionKey, Outbox
 from bridge.telemetry.facts import discard
+from tests.kit.configurations import a_config
 from tests.kit.informed import Informed
 from tests.kit.records import a_delta
 
@@ -33,16 +32,9 @@ def run(tmp_path: Path) -> Run:
     asyncio.run(_fill(tmp_path / "state"))
 
     def run(words: str, *names: str) -> int:
-        files = [str(tmp_path / name) for name in names]
-        content: dict[str, Any] = {
-            "cluster": {"name": "test", "server": "http://127.0.0.1:1"},
-            "resources": ["pods"],
-            "sinks": {"hook": {"type": "file", "path": str(tmp_path / "deltas.ndjson")}},
-            "state": {"directory": str(tmp_path / "state"), "encryption": {"key_files": files}},
-            "telemetry": {"listen": "127.0.0.1:0"},
-        }
-        (tmp_path / "kubedelta.yaml").write_text(yaml.safe_dump(content))
-        return main([*words.split(), "-c", str(tmp_path / "kubedelta.yaml")])
+        encryption = {"key_files": [str(tmp_path / name) for name in names]}
+        state = {"directory": str(tmp_path / "state"), "encryption": encryption}
+        return main([*words.split(), "-c", str(a_config(tmp_path, sink="hook", state=state))])
 
     return run
 
@@ -70,12 +62,16 @@ def test_a_missing_key_ends_every_command_with_78(
     assert not list((tmp_path / "state").glob("*.aside"))
 
 
-def test_the_check_of_the_state_shows_the_bytes_under_each_key(run: Run, capsys: pytest.CaptureFixture[str]) -> None:
+def test_checks_show_the_bytes_under_each_key_and_that_of_new_content(
+    run: Run, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert run("state check", "new", "former") == Exit.OK
     lines = {line.split("  ")[0]: line for line in capsys.readouterr().out.splitlines()}
     assert " B of content" in lines[f"key {IDS['former']}"]
     assert lines[f"key {IDS['new']}"].endswith(" 0 B of content")
     assert lines["no key"].endswith(" 0 B")
+    run("check", "new", "former")
+    assert f"state.encryption: new content is encrypted with the key {IDS['new']}" in capsys.readouterr().out
 
 
 def test_dead_letters_are_shown_with_their_answers(run: Run, capsys: pytest.CaptureFixture[str]) -> None:
@@ -83,8 +79,3 @@ def test_dead_letters_are_shown_with_their_answers(run: Run, capsys: pytest.Capt
     printed = capsys.readouterr().out
     assert "too large" in printed
     assert "413: no" in printed
-
-
-def test_a_check_names_the_key_of_new_content(run: Run, capsys: pytest.CaptureFixture[str]) -> None:
-    run("check", "new", "former")
-    assert f"state.encryption: new content is encrypted with the key {IDS['new']}" in capsys.readouterr().out

@@ -22,9 +22,10 @@ from bridge.cli.exits import Exit
 from bridge.history import HistoryFile, NotInHistory, PastPoint
 from bridge.model.change import Op
 from bridge.model.record import Delta, Gap
-from tests.bridge.cli.conftest import Command, a_config
+from tests.bridge.cli.conftest import Command
 from tests.cluster.fixtures import MakeStream, MakeTopic, NatsStream, fresh_name
 from tests.cluster.servers import AuthorizingKafka, Kafka, Nats
+from tests.kit.configurations import a_config
 from tests.kit.deadlines import BUSY
 from tests.kit.fork_server import Forked, fork_server
 from tests.kit.records import DEPLOYMENTS, PODS, a_delta, a_gap

@@ -16,8 +16,9 @@ from bridge.cli.run import show_first_lists
 from bridge.cli.terminal import ProgressLine, progress, progress_text
 from bridge.model.admin import UnknownTarget
 from bridge.model.status import BridgeStatus, InformerState, InformerStatus, SinkState, SinkStatus
-from tests.bridge.cli.conftest import Command, a_config
+from tests.bridge.cli.conftest import Command
 from tests.bridge.cli.test_verify import AT_ONCE, a_delta, cluster, config_map, write
+from tests.kit.configurations import a_config
 from tests.kit.fake_admin import FakeAdmin
 from tests.kit.playground import Playground
 
@@ -72,13 +73,6 @@ def test_the_line_is_drawn_not_too_often_and_goes_at_the_end() -> None:
     assert len(stream.lines()) == 11
     line.clear()
     assert stream.getvalue().endswith("\r\x1b[2K")
-
-
-def test_a_line_that_is_collected_behind_its_stream_says_nothing() -> None:
-    stream = io.StringIO()
-    line = ProgressLine(stream)
-    stream.close()
-    line.close()
 
 
 def test_lines_of_the_log_stand_above() -> None:
@@ -148,19 +142,17 @@ async def test_first_lists_are_shown_until_all_are_done(terminal: Terminal, monk
 
 async def test_a_replay_is_waited_for(terminal: Terminal, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(waiting, "_LOOK_EVERY", 0.0)
-    admin = FakeAdmin()
-    snapshots = iter(
-        [a_snapshot(backfill="replay", backfill_left=30), a_snapshot(backfill="replay", backfill_left=10), a_snapshot()]
-    )
+    admin, left = FakeAdmin(), iter([30, 10, 0])
 
     async def status() -> BridgeStatus:
-        return next(snapshots)
+        count = next(left)
+        return a_snapshot(backfill="replay" if count else "", backfill_left=count)
 
     monkeypatch.setattr(admin, "status", status)
     await waiting.replayed(admin, "hook", 40, quiet=False)
     assert "hook: records delivered again" in terminal.getvalue()
     assert " 10 of 40" in terminal.getvalue()
-    assert next(snapshots, None) is None
+    assert next(left, None) is None
 
 
 async def test_the_time_is_shown_where_no_end_is_known(terminal: Terminal, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -210,5 +210,9 @@ def test_an_unknown_sink_is_refused_with_the_known_ones(file: Path, capsys: pyte
     assert "there is no sink cat; allowed: audit, bucket," in capsys.readouterr().err
 
 
-def test_reference_is_no_option_of_an_action(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["schema", "--reference", "asyncapi", "-c", str(file)]) == Exit.USAGE
+def test_the_configuration_has_a_schema_with_every_section_and_type_of_sink(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    schema = printed(capsys)
+    assert {"cluster", "resources", "sinks", "state", "telemetry"} <= schema["properties"].keys()
+    assert all(f'"{kind}"' in json.dumps(schema) for kind in ("kafka", "nats", "webhook", "file"))

@@ -25,7 +25,8 @@ from bridge.model.resource import Scope
 from bridge.model.status import BridgeStatus, CircuitState, InformerState, InformerStatus, SinkState, SinkStatus
 from bridge.telemetry.facts.delivery import BatchCommitted
 from bridge.telemetry.metrics import Metrics
-from tests.bridge.cli.conftest import Command, a_config
+from tests.bridge.cli.conftest import Command
+from tests.kit.configurations import a_config
 from tests.kit.deadlines import BUSY
 from tests.kit.fake_admin import FakeAdmin
 from tests.kit.records import PODS
@@ -76,15 +77,11 @@ def test_rates_are_of_the_time_between_two_answers() -> None:
     assert [each.errors for each in found.resources] == [2, 0]
 
 
-def test_a_resource_is_as_well_as_its_worst_scope() -> None:
-    pods = figures().resources[0]
-    assert (pods.state, pods.objects, pods.queued, pods.reason) == (InformerState.REFUSED, 24, 3, "forbidden in shop")
-
-
-def test_without_metrics_everything_else_is_shown() -> None:
+def test_a_resource_is_as_well_as_its_worst_scope_also_without_metrics() -> None:
     found = figures_of(Answer(1.0, STATUS, None), Answer(0.0, STATUS, None))
-    assert [each.rate for each in found.resources] == [None, None]
-    assert [each.errors for each in found.resources] == [None, None]
+    pods, deployments = found.resources
+    assert (pods.state, pods.objects, pods.queued, pods.reason) == (InformerState.REFUSED, 24, 3, "forbidden in shop")
+    assert (pods.rate, pods.errors, deployments.rate, deployments.errors) == (None,) * 4
     assert [each.rate for each in found.sinks] == [0.0, 0.0]
 
 

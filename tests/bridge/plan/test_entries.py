@@ -1,4 +1,4 @@
-"""What configured names mean."""
+"""What configured names mean, and which entries of ``select`` mean no watched resource."""
 
 from __future__ import annotations
 
@@ -9,8 +9,10 @@ from bridge.kube.discovery.catalogue import Document, GroupVersion, Served
 from bridge.model.policies import RedactionRule
 from bridge.model.primitives.field_path import FieldPath
 from bridge.model.resource import Resource, Scope
-from bridge.plan.entries import meant, resolve_wanted, rules_for, wanted_scopes
+from bridge.plan.entries import Resolution, meant, resolve_wanted, rules_for, unwatched_entries, wanted_scopes
 from bridge.plan.plan import Wanted
+from bridge.views.selection import SelectorText
+from tests.kit.records import DEPLOYMENTS, PODS
 
 
 @pytest.mark.parametrize("plural", ["../../../api/v1/secrets", "..", "Widgets"])
@@ -21,8 +23,6 @@ def test_a_resource_remembered_under_a_bad_name_is_released(plural: str) -> None
     assert wanted_scopes(everything, Resource("example.com", "v1", plural, "Widget", True)) == ()
 
 
-PODS = Resource("", "v1", "pods", "Pod", True)
-DEPLOYMENTS = Resource("apps", "v1", "deployments", "Deployment", True)
 WIDGETS = Resource("acme.io", "v1", "widgets", "Widget", True)
 
 
@@ -88,14 +88,39 @@ def test_every_entry_that_means_a_resource_gives_it_its_rules() -> None:
 
 def test_rules_hold_for_a_resource_that_is_not_served_now() -> None:
     named = [Wanted("widgets.acme.io", redact=RULES[:1]), Wanted("pods", redact=RULES[1:2])]
-
     assert rules_for(named, WIDGETS, served(Served(PODS, "pod"))) == RULES[:1]
 
 
 def test_an_unknown_name_may_be_any_short_name() -> None:
     short = [Wanted("wd", redact=RULES[:1])]
-
+    known = served(Served(WIDGETS, "widget"), Served(DEPLOYMENTS, "deployment", ("wd",)))
     assert rules_for(short, WIDGETS, served(Served(PODS, "pod"))) == RULES[:1]
-    assert (
-        rules_for(short, WIDGETS, served(Served(WIDGETS, "widget"), Served(DEPLOYMENTS, "deployment", ("wd",)))) == ()
-    )
+    assert rules_for(short, WIDGETS, known) == ()
+
+
+@pytest.mark.parametrize(
+    ("name", "unresolved", "wildcard", "known", "mistakes"),
+    [
+        ("pods", "", "", "", []),
+        ("secrets", "", "", "secrets", [True]),
+        ("widgets.acme.io", "wd", "", "widgets.acme.io", [False]),
+        ("widgets.acme.io", "wd", "", "", [True]),
+        ("widgets.acme.io", "", "*.acme.io", "", [False]),
+        ("widgets.acme.io", "", "*.apps", "", [True]),
+    ],
+    ids=[
+        "a watched resource",
+        "a resource that left the configuration",
+        "an accepted name waits for a short name",
+        "another does not",
+        "a wildcard may cover it later",
+        "others do not",
+    ],
+)
+def test_an_entry_of_select_is_a_mistake_if_nothing_can_make_it_mean_something(
+    name: str, unresolved: str, wildcard: str, known: str, mistakes: list[bool]
+) -> None:
+    missing = {unresolved: "not served"} if unresolved else {}
+    resolution = Resolution({("pods", Scope()): PODS}, missing, {}, wildcards=(wildcard,) if wildcard else ())
+    found = unwatched_entries([SelectorText(resource=name)], "sinks.chat.select", resolution, {known})
+    assert [problem.is_mistake for _, problem in found] == mistakes

@@ -1,14 +1,36 @@
-"""What large objects took goes back to the system."""
+"""What a command does to its process: no core dumps, and memory that goes back to the system."""
 
 from __future__ import annotations
 
 import platform
+import resource
 import subprocess
 import sys
 
 import pytest
 
-SCRIPT = """
+CORES = """
+import resource
+from bridge.cli import main
+main([])
+print(resource.getrlimit(resource.RLIMIT_CORE))
+"""
+
+
+@pytest.mark.parametrize(("before", "after"), [((0, resource.RLIM_INFINITY), "(1, 1)"), ((0, 0), "(0, 0)")])
+def test_no_command_leaves_a_core_dump_even_through_a_pipe(before: tuple[int, int], after: str) -> None:
+    """1 byte: with 0, Linux still feeds a core_pattern that is a pipe. A limit that is tighter stays."""
+    printed = subprocess.run(
+        [sys.executable, "-c", CORES],
+        capture_output=True,
+        check=True,
+        text=True,
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_CORE, before),
+    )
+    assert printed.stdout.splitlines()[-1] == after
+
+
+MEMORY = """
 import sys
 from pathlib import Path
 from bridge.cli.process import tune_memory
@@ -33,7 +55,7 @@ for _ in range(2):
 def test_memory_of_large_objects_goes_back_to_the_system() -> None:
     """Also in the second round, in which glibc by itself would take them from the heap."""
     printed = {
-        how: subprocess.run([sys.executable, "-c", SCRIPT, how], capture_output=True, check=True, text=True).stdout
+        how: subprocess.run([sys.executable, "-c", MEMORY, how], capture_output=True, check=True, text=True).stdout
         for how in ("tuned", "by itself")
     }
 
