@@ -1,3 +1,5 @@
+"""Token files; that a client reads one again when it changed, and after a 401, ``test_access`` shows."""
+
 from __future__ import annotations
 
 import os
@@ -5,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from bridge.kube import CredentialsError
 from bridge.kube.auth.credentials import FixedToken, TokenFileCredential
 from tests.kit.virtual_time import StandingClock
 
@@ -27,13 +28,6 @@ def path(tmp_path: Path) -> Path:
     path = tmp_path / "token"
     path.write_text("first\n")
     return path
-
-
-async def test_a_token_file_is_read_again_when_it_changed(path: Path) -> None:
-    token = TokenFileCredential(path, clock=StandingClock())
-    assert await token.token() == "first"
-    write(path, "the second")
-    assert await token.token() == "the second"
 
 
 async def test_a_token_file_is_read_again_when_its_link_was_swapped(tmp_path: Path) -> None:
@@ -60,15 +54,6 @@ async def test_a_token_file_is_read_each_minute_even_if_it_looks_same(path: Path
     assert await token.token() == "other"
 
 
-async def test_a_refused_token_is_replaced_where_the_file_has_another(path: Path) -> None:
-    token = TokenFileCredential(path, clock=StandingClock())
-    assert await token.token() == "first"
-    assert not await token.renew("first")
-    write(path, "second")
-    assert await token.renew("first")
-    assert await token.token() == "second"
-
-
 async def test_the_last_token_goes_on_while_the_file_cannot_be_read(path: Path) -> None:
     clock = StandingClock()
     token = TokenFileCredential(path, clock=clock)
@@ -87,24 +72,6 @@ async def test_a_fixed_token_stands_in_until_the_file_can_be_read(tmp_path: Path
     assert await token.token() == "fixed"
     (tmp_path / "token").write_text("from the file")
     assert await token.token() == "from the file"
-
-
-@pytest.mark.parametrize(
-    ("content", "complaint"),
-    [
-        (None, "{path} cannot be read: No such file or directory"),
-        ("\n", "{path} is empty, and a token is expected in it"),
-    ],
-)
-async def test_a_token_that_cannot_be_had_is_named_by_its_file(
-    tmp_path: Path, content: str | None, complaint: str
-) -> None:
-    path = tmp_path / "token"
-    if content is not None:
-        write(path, content)
-    with pytest.raises(CredentialsError) as raised:
-        await TokenFileCredential(path, clock=StandingClock()).token()
-    assert str(raised.value) == f"tokenFile: {complaint.format(path=path)}"
 
 
 async def test_a_token_is_never_printed() -> None:

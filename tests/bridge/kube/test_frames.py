@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import gc
-import json
 import tracemalloc
 from typing import Any
 
@@ -18,47 +17,22 @@ from bridge.model.answers import (
     EventType,
     Expired,
     Failed,
-    Refused,
-    TooLarge,
     Unreadable,
     Unsupported,
     WatchAnswer,
 )
 from bridge.model.object import ApiObject
 from bridge.model.resource import Resource
+from tests.bridge.kube.written import INITIAL_EVENTS_END, bookmark, compact, line, pod, status
 from tests.kit.objects import BEYOND_ANY_STACK
+from tests.kit.records import PODS
 
-PODS = Resource("", "v1", "pods", "Pod", namespaced=True)
 WIDGETS = Resource("example.com", "v1", "widgets", "Widget", namespaced=True)
 
 LINE_ENDS_OF_OTHERS = "\x85\u2028\u2029\x0b\x0c\x1c"
 """What str.splitlines cuts at, and JSON lines must not be cut at."""
 
 DEEP = b"[" * 100_000 + b"]" * 100_000
-
-
-def pod(name: str = "web-1", version: str = "7", **more: Any) -> dict[str, Any]:
-    metadata = {"name": name, "namespace": "shop", "uid": f"uid-{name}", "resourceVersion": version}
-    return {"kind": "Pod", "apiVersion": "v1", "metadata": metadata, **more}
-
-
-def compact(value: Any) -> bytes:
-    """As Go's encoder writes it: no spaces, and no escapes for what JSON allows in strings."""
-    return json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode()
-
-
-def line(kind: str, thing: Any) -> bytes:
-    return compact({"type": kind, "object": thing}) + b"\n"
-
-
-def bookmark(version: str, **annotations: str) -> bytes:
-    metadata = {"resourceVersion": version, "annotations": annotations}
-    return line("BOOKMARK", {"kind": "Pod", "apiVersion": "v1", "metadata": metadata})
-
-
-def status(code: int, reason: str = "", message: str = "", **details: Any) -> dict[str, Any]:
-    found = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "message": message}
-    return {**found, "reason": reason, "details": details, "code": code}
 
 
 def read(*chunks: bytes, frames: Frames | None = None) -> list[WatchAnswer]:
@@ -73,53 +47,30 @@ def events(answers: list[WatchAnswer]) -> list[tuple[EventType, ApiObject]]:
 def test_an_event_is_parsed_and_its_object_keeps_the_bytes() -> None:
     body = compact(pod(spec={"text": "süß – 東京", "numbers": "HERE"}))
     body = body.replace(b'"HERE"', b"[1.0,1.50,1e400,123456789012345678901234567890]")  # No decoder would keep these.
-    [(kind, answers_read)] = events(read(b'{"type":"MODIFIED","object":%b}' % body + b"\n"))
+    [(kind, found)] = events(read(b'{"type":"MODIFIED","object":%b}' % body + b"\n"))
     assert kind is EventType.MODIFIED
-    assert answers_read == ApiObject("shop/web-1", "uid-web-1", "7", body)
+    assert found == ApiObject("shop/web-1", "uid-web-1", "7", body)
 
 
 def test_a_cluster_scoped_object_is_known_by_its_name_alone() -> None:
     node = {"kind": "Node", "apiVersion": "v1", "metadata": {"name": "n1", "uid": "u", "resourceVersion": "1"}}
-    [(_, answers_read)] = events(read(line("ADDED", node)))
-    assert answers_read.key == "n1"
+    [(_, found)] = events(read(line("ADDED", node)))
+    assert found.key == "n1"
 
 
-def test_the_events_of_one_chunk_are_one_announcement() -> None:
-    chunk = line("ADDED", pod("a")) + line("MODIFIED", pod("b")) + line("DELETED", pod("c"))
-    [announced] = read(chunk)
-    assert isinstance(announced, Announced)
-    assert [(kind.value, thing.name) for kind, thing in announced.events] == [
-        ("ADDED", "a"),
-        ("MODIFIED", "b"),
-        ("DELETED", "c"),
-    ]
+def test_events_side_by_side_are_one_announcement_and_all_else_stays_in_its_place() -> None:
+    chunk = line("ADDED", pod("a")) + bookmark("8") + line("MODIFIED", pod("b")) + b"nonsense\n"
+    answers = read(chunk + line("ADDED", pod("c")) + line("DELETED", pod("d")))
+    assert [type(answer) for answer in answers] == [Announced, Bookmark, Announced, Unreadable, Announced]
+    found = [(kind.value, thing.name) for kind, thing in events(answers)]
+    assert found == [("ADDED", "a"), ("MODIFIED", "b"), ("ADDED", "c"), ("DELETED", "d")]
 
 
-def test_everything_else_stays_in_its_place_between_the_events() -> None:
-    chunk = (
-        line("ADDED", pod("a"))
-        + bookmark("8")
-        + line("ADDED", pod("b"))
-        + b"nonsense\n"
-        + line("ADDED", pod("c"))
-        + line("ADDED", pod("d"))
-    )
-    kinds = [type(answer) for answer in read(chunk)]
-    assert kinds == [Announced, Bookmark, Announced, Unreadable, Announced]
-
-
-def test_a_bookmark_has_the_version_up_to_which_all_was_sent() -> None:
+def test_a_bookmark_has_its_version_and_says_whether_it_closes_the_initial_events() -> None:
     assert read(bookmark("41")) == [Bookmark("41")]
-
-
-def test_the_bookmark_that_closes_the_initial_events_says_so() -> None:
-    assert read(bookmark("41", **{"k8s.io/initial-events-end": "true"})) == [Bookmark("41", initial_events_end=True)]
-
-
-def test_a_line_cut_between_chunks_is_put_together() -> None:
-    whole = line("ADDED", pod("a")) + line("ADDED", pod("b"))
-    for place in range(1, len(whole)):
-        assert [thing.name for _, thing in events(read(whole[:place], whole[place:]))] == ["a", "b"], place
+    assert read(bookmark("41", **INITIAL_EVENTS_END)) == [Bookmark("41", initial_events_end=True)]
+    odd = bookmark("9").replace(b'"annotations":{}', b'"annotations":{"a":null,"b":[1]}')
+    assert read(odd) == [Bookmark("9")]
 
 
 def test_a_line_cut_off_by_the_streams_end_is_ignored() -> None:
@@ -131,12 +82,8 @@ def test_a_line_cut_off_by_the_streams_end_is_ignored() -> None:
 
 
 def test_other_line_ends_inside_strings_do_not_end_a_line() -> None:
-    thing = pod(data=f"one{LINE_ENDS_OF_OTHERS}two")
-    chunk = line("ADDED", thing)
-    assert "\x85".encode() in chunk
-    assert "\u2028".encode() in chunk
-    [(_, answers_read)] = events(read(chunk))
-    assert answers_read.manifest()["data"] == f"one{LINE_ENDS_OF_OTHERS}two"
+    [(_, found)] = events(read(line("ADDED", pod(data=f"one{LINE_ENDS_OF_OTHERS}two"))))
+    assert found.manifest()["data"] == f"one{LINE_ENDS_OF_OTHERS}two"
 
 
 # ── Bad input ────────────────────────────────────────────────────────────────
@@ -202,39 +149,32 @@ def test_a_line_of_3_mb_is_an_event_like_any_other() -> None:
     thing = pod(data="x" * 3_000_000)
     chunk = line("ADDED", pod("a")) + line("MODIFIED", thing) + line("ADDED", pod("b"))
     pieces = [chunk[start : start + 16384] for start in range(0, len(chunk), 16384)]
-    answers_read = events(read(*pieces))
-    assert [len(each.body) > 3_000_000 for _, each in answers_read] == [False, True, False]
-
-
-@pytest.mark.parametrize("size", [1, 7, 600, 10_000])
-def test_a_line_longer_than_allowed_is_left_out_by_name(size: int) -> None:
-    stream = line("ADDED", pod("a")) + b"x" * 1200 + b"\n" + line("ADDED", pod("b"))
-    frames = Frames(PODS, longest_line=1000)
-
-    answers = read(*(stream[at : at + size] for at in range(0, len(stream), size)), frames=frames)
-
-    assert [type(answer) for answer in answers] == [Announced, Unreadable, Announced]
-    assert answers[1] == Unreadable("a line is not a watch event that can be read: it is longer than 1000 bytes")
-    assert not frames.mid_line
+    found = events(read(*pieces))
+    assert [len(each.body) > 3_000_000 for _, each in found] == [False, True, False]
 
 
 @pytest.mark.parametrize("size", [1, 7, 600, 10_000])
 @pytest.mark.parametrize("kind", ["ADDED", "MODIFIED", "DELETED"])
 def test_an_object_too_long_for_a_line_is_exported_minimal(kind: str, size: int) -> None:
-    stream = line("ADDED", pod("a")) + line(kind, pod("long", "9", spec="x" * 1200)) + line("ADDED", pod("b"))
+    """Other lines beyond the bound are left out by name."""
+    long = line(kind, pod("long", "9", spec="x" * 1200))
+    stream = line("ADDED", pod("a")) + long + b"x" * 1200 + b"\n" + line("ADDED", pod("b"))
     frames = Frames(PODS, longest_line=1000)
 
     answers = read(*(stream[at : at + size] for at in range(0, len(stream), size)), frames=frames)
 
-    assert {type(answer) for answer in answers} == {Announced}
-    assert [(answers_read.value, thing.key) for answers_read, thing in events(answers)] == [
+    found = events(answers)
+    assert [(event.value, thing.key) for event, thing in found] == [
         ("ADDED", "shop/a"),
         (kind, "shop/long"),
         ("ADDED", "shop/b"),
     ]
     metadata = {"name": "long", "namespace": "shop", "uid": "uid-long", "resourceVersion": "9"}
-    assert events(answers)[1][1].manifest() == {"kind": "Pod", "apiVersion": "v1", "metadata": metadata}
+    assert found[1][1].manifest() == {"kind": "Pod", "apiVersion": "v1", "metadata": metadata}
     assert frames.left_bare == ["shop/long: it is longer than 1000 bytes"]
+    reason = "a line is not a watch event that can be read: it is longer than 1000 bytes"
+    assert [answer for answer in answers if not isinstance(answer, Announced)] == [Unreadable(reason)]
+    assert not frames.mid_line
 
 
 def test_an_endless_line_that_was_cut_off_is_thrown_away() -> None:
@@ -247,18 +187,16 @@ def test_an_endless_line_that_was_cut_off_is_thrown_away() -> None:
 @pytest.mark.parametrize("where", ["spec", "metadata"])
 def test_an_object_nested_too_deep_is_exported_minimal(resource: Resource, depth: int, where: str) -> None:
     """Its managed fields are as deep as it is."""
-    deep = (b'{"a":[' * depth)[: depth * 6] + b"1" + b"]}" * depth
+    deep = b'{"a":[' * depth + b"1" + b"]}" * depth
     thing = pod("deep", "9")
     (thing["metadata"] if where == "metadata" else thing)["managedFields"] = "deep"
     thing["metadata"] = dict(sorted(thing["metadata"].items()))
-    answers_read = (
-        line("MODIFIED", thing).replace(b':"deep"', b":" + deep, 1)
-        if where == "metadata"
-        else line("MODIFIED", thing).replace(b'"managedFields":"deep"', b'"managedFields":' + deep)
-    )
+    written = line("MODIFIED", thing).replace(b':"deep"', b":" + deep, 1)
+    if where != "metadata":
+        written = line("MODIFIED", thing).replace(b'"managedFields":"deep"', b'"managedFields":' + deep)
     frames = Frames(resource)
 
-    answers = read(line("ADDED", pod("a")) + answers_read + line("ADDED", pod("b")), frames=frames)
+    answers = read(line("ADDED", pod("a")) + written + line("ADDED", pod("b")), frames=frames)
 
     [announced] = answers
     assert isinstance(announced, Announced)
@@ -301,34 +239,19 @@ def test_no_object_keeps_its_chunk_in_memory() -> None:
 
 
 @pytest.mark.parametrize(
-    ("answers_read", "answer"),
+    ("thing", "answer"),
     [
-        (
-            status(410, "Expired", "too old resource version: 1 (500)"),
-            Expired("410 Expired: too old resource version: 1 (500)"),
-        ),
+        (status(410, "Expired", "too old resource version: 1"), Expired("410 Expired: too old resource version: 1")),
         (status(410, "Gone"), Expired("410 Gone")),
         (status(429, "TooManyRequests", "slow down", retryAfterSeconds=3), Busy("429 TooManyRequests: slow down", 3.0)),
-        (status(503, "ServiceUnavailable", retryAfterSeconds=2), Busy("503 ServiceUnavailable", 2.0)),
-        (status(500, "InternalError", "etcd is sad"), Failed("500 InternalError: etcd is sad")),
-        (status(403, "Forbidden", "no longer yours"), Refused(403, "403 Forbidden: no longer yours")),
-        (
-            status(504, "Timeout", "Too large", causes=[{"reason": "ResourceVersionTooLarge"}], retryAfterSeconds=1),
-            TooLarge("504 Timeout: Too large"),
-        ),
-        (
-            status(504, "Timeout", "Too large resource version: 9, current: 7"),
-            TooLarge("504 Timeout: Too large resource version: 9, current: 7"),
-        ),
         ({"kind": "Pod"}, Failed("an ERROR event without a Status")),
     ],
 )
-def test_a_status_in_the_middle_of_a_watch_is_its_last_answer(answers_read: Any, answer: WatchAnswer) -> None:
+def test_a_status_in_the_middle_of_a_watch_is_its_last_answer(thing: Any, answer: WatchAnswer) -> None:
+    """Which answer a Status is, ``test_lister_watcher`` shows of all."""
     frames = Frames(PODS)
-    answers = read(
-        line("ADDED", pod("a")) + line("ERROR", answers_read) + line("ADDED", pod("b")) + b"half a li", frames=frames
-    )
-    assert answers[1:] == [answer]
+    stream = line("ADDED", pod("a")) + line("ERROR", thing) + line("ADDED", pod("b")) + b"half a li"
+    assert read(stream, frames=frames)[1:] == [answer]
     assert frames.ended
     assert not frames.mid_line
     assert frames.feed(line("ADDED", pod("c"))) == []
@@ -376,9 +299,9 @@ def test_a_line_written_otherwise_gives_the_same_event(written: bytes) -> None:
 
 def test_an_object_without_a_kind_gets_that_of_the_resource() -> None:
     thing = {"metadata": pod()["metadata"]}
-    [(_, answers_read)] = events(read(line("ADDED", thing)))
-    assert answers_read.body.startswith(b'{"kind":"Pod","apiVersion":"v1","metadata":')
-    assert answers_read.manifest() == pod()
+    [(_, found)] = events(read(line("ADDED", thing)))
+    assert found.body.startswith(b'{"kind":"Pod","apiVersion":"v1","metadata":')
+    assert found.manifest() == pod()
 
 
 def test_empty_lines_mean_nothing() -> None:
@@ -469,11 +392,6 @@ def test_an_endless_line_with_a_long_name_is_passed_over() -> None:
 
 def test_a_bookmark_with_too_long_a_version_is_no_position() -> None:
     assert [type(each) for each in read(bookmark(LONG), bookmark("9"))] == [Unreadable, Bookmark]
-
-
-def test_other_annotations_of_a_bookmark_may_be_anything() -> None:
-    odd = bookmark("9").replace(b'"annotations":{}', b'"annotations":{"a":null,"b":[1]}')
-    assert read(odd) == [Bookmark("9")]
 
 
 NOT_THESE: list[Any] = [

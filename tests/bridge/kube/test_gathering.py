@@ -17,14 +17,15 @@ from aiohttp.base_protocol import BaseProtocol
 from bridge.kube import ClusterAccess, KubeClient, connect
 from bridge.kube.gathering import CHUNK, MUCH, Gathering, IdleTooLong, NotEnded, WatchBody
 from bridge.model.answers import Announced, WatchRequest
-from bridge.model.resource import Resource, Scope
+from bridge.model.resource import Scope
+from tests.bridge.kube.written import INITIAL_EVENTS_END, bookmark, line, pod
 from tests.kit.certificates import Authority
 from tests.kit.deadlines import BUSY
+from tests.kit.records import PODS
 from tests.kit.scripted_server import Exchange, ScriptedServer
 from tests.kit.virtual_time import run_in_virtual_time, settled
 
 LATENCY = 0.01
-PODS = Resource("", "v1", "pods", "Pod", namespaced=True)
 
 
 class Line:
@@ -147,8 +148,8 @@ async def test_changes_within_the_window_go_together(lines: Lines) -> None:
 async def test_one_window_serves_all_watches(lines: Lines) -> None:
     one, two, three = lines.open(), lines.open(), lines.open()
     await asyncio.sleep(0)
-    for line, data in ((one, b"1"), (two, b"2"), (three, b"3"), (one, b"4")):
-        line.arrive(data)
+    for each, data in ((one, b"1"), (two, b"2"), (three, b"3"), (one, b"4")):
+        each.arrive(data)
         await asyncio.sleep(0.002)
     await asyncio.sleep(1)
     assert one.passed == [(0.0, b"1"), (0.01, b"4")]
@@ -275,15 +276,8 @@ async def test_a_watch_beyond_its_time_ends_at_the_next_wait(lines: Lines) -> No
 # ── Through HTTP and TLS ─────────────────────────────────────────────────────
 
 
-def event(name: str, kind: str = "MODIFIED") -> bytes:
-    metadata = f'{{"name":"{name}","namespace":"shop","uid":"u-{name}","resourceVersion":"8"}}'
-    return f'{{"type":"{kind}","object":{{"kind":"Pod","apiVersion":"v1","metadata":{metadata}}}}}\n'.encode()
-
-
-END_OF_INITIAL = (
-    b'{"type":"BOOKMARK","object":{"kind":"Pod","apiVersion":"v1","metadata":{"resourceVersion":"8",'
-    b'"annotations":{"k8s.io/initial-events-end":"true"}}}}\n'
-)
+def change(name: str) -> bytes:
+    return line("MODIFIED", pod(name))
 
 
 @pytest.fixture
@@ -312,15 +306,15 @@ async def test_a_watch_within_the_window_reads_no_bytes(
 ) -> None:
     async def stream(exchange: Exchange) -> None:
         await exchange.begin()
-        await exchange.send(event("first"))
+        await exchange.send(change("first"))
         while not paused:
-            await exchange.send(event("second"))
+            await exchange.send(change("second"))
             await asyncio.sleep(0.01)
         assert not paused[0].is_reading()
         assert type(paused[0]).__name__ == "_SelectorSocketTransport", "the socket's own, below the one of TLS"
-        await exchange.send(event("third"))
+        await exchange.send(change("third"))
         await asyncio.sleep(0.02)
-        await exchange.send(event("fourth"))
+        await exchange.send(change("fourth"))
         await exchange.end()
 
     for each in (server, tls_server):
@@ -338,10 +332,10 @@ async def test_the_first_objects_of_a_watch_list_do_not_wait(
     async def stream(exchange: Exchange) -> None:
         await exchange.begin()
         for name in ("first", "second", "third"):
-            await exchange.send(event(name, "ADDED"))
+            await exchange.send(line("ADDED", pod(name)))
             await asyncio.sleep(0.02)
         assert not paused
-        for data in (END_OF_INITIAL, event("fourth"), event("fifth")):
+        for data in (bookmark("8", **INITIAL_EVENTS_END), change("fourth"), change("fifth")):
             await exchange.send(data)
             await asyncio.sleep(0.02)
         assert paused

@@ -33,18 +33,17 @@ from bridge.model.answers import (
     Refused,
     Silent,
     TooLarge,
-    Unreadable,
     Unsupported,
     WatchAnswer,
     WatchRequest,
 )
 from bridge.model.resource import Resource, Scope
+from tests.bridge.kube.written import bookmark, line, pod, status
 from tests.cluster.servers.ports import reserve_port
 from tests.kit.deadlines import BUSY
+from tests.kit.records import NODES, PODS
 from tests.kit.scripted_server import Exchange, Handler, ScriptedServer, answering, streaming
 
-PODS = Resource("", "v1", "pods", "Pod", namespaced=True)
-NODES = Resource("", "v1", "nodes", "Node", namespaced=False)
 PATH = "/api/v1/pods"
 FIRST = ListRequest(version="0", limit=500)
 WATCH = WatchRequest(version="7", timeout=300)
@@ -56,25 +55,8 @@ SILENCE = 0.8
 """Seconds: an idle timeout that a test waits for, and that a pause of the machine does not reach."""
 
 
-def pod(name: str = "web-1", version: str = "8", **more: Any) -> dict[str, Any]:
-    metadata = {"name": name, "namespace": "shop", "uid": f"uid-{name}", "resourceVersion": version}
-    return {"kind": "Pod", "apiVersion": "v1", "metadata": metadata, **more}
-
-
 def pods(*items: dict[str, Any], version: str = "41") -> dict[str, Any]:
     return {"kind": "PodList", "apiVersion": "v1", "metadata": {"resourceVersion": version}, "items": items}
-
-
-def event(kind: str, thing: Any) -> bytes:
-    return json.dumps({"type": kind, "object": thing}, separators=(",", ":"), ensure_ascii=False).encode() + b"\n"
-
-
-def bookmark(version: str) -> bytes:
-    return event("BOOKMARK", {"kind": "Pod", "apiVersion": "v1", "metadata": {"resourceVersion": version}})
-
-
-def status(code: int, reason: str = "", message: str = "", **details: Any) -> dict[str, Any]:
-    return {"kind": "Status", "code": code, "reason": reason, "message": message, "details": details}
 
 
 async def list_once(client: KubeClient, request: ListRequest = FIRST, scope: Scope = Scope()) -> ListAnswer:  # noqa: B008
@@ -195,8 +177,8 @@ async def test_parts_of_a_page_are_passed_on_while_it_comes(server: ScriptedServ
 
     assert isinstance(answer, Page)
     assert {part.version for part in parts} == {answer.version} == {"41"}
-    text_found = [thing.name for thing in [*(thing for part in parts for thing in part.objects), *answer.objects]]
-    assert text_found == [f"p{number}" for number in range(1000)]
+    found = [thing.name for thing in [*(thing for part in parts for thing in part.objects), *answer.objects]]
+    assert found == [f"p{number}" for number in range(1000)]
     assert answer.size == len(whole)
 
 
@@ -222,11 +204,11 @@ async def test_a_list_that_inflates_to_much_more_takes_no_memory(server: Scripte
     bomb = deflate.compress(begin + b"[") + b"".join(deflate.compress(item + b",") for _ in range(40))
     bomb += deflate.compress(item + b"]" + end) + deflate.flush()
     server.on(PATH, answering(bomb, headers={"Content-Encoding": "gzip"}))
-    text_found = 0
+    found = 0
 
     async def take(part: Part) -> None:
-        nonlocal text_found
-        text_found += len(part.objects)
+        nonlocal found
+        found += len(part.objects)
 
     tracemalloc.start()
     try:
@@ -236,7 +218,7 @@ async def test_a_list_that_inflates_to_much_more_takes_no_memory(server: Scripte
         tracemalloc.stop()
 
     assert isinstance(answer, Page)
-    assert text_found + len(answer.objects) == 41
+    assert found + len(answer.objects) == 41
     assert peak < 16 << 20
 
 
@@ -273,12 +255,6 @@ async def test_a_list_that_breaks_off_is_a_failure(server: ScriptedServer, clien
 
     server.on(PATH, half)
     assert await list_once(client) == Failed(f"the answer of {server.url} broke off")
-
-
-async def test_a_list_of_which_nothing_comes_is_given_up(server: ScriptedServer) -> None:
-    server.on(PATH, Exchange.hung_up)
-    async with asyncio.timeout(SOON), connect(ClusterAccess(server=server.url), answer_timeout=0.1) as client:
-        assert await list_once(client) == Failed(f"{server.url} did not answer in time")
 
 
 # ── Errors, in answer to a list and to a watch alike ────────────────────
@@ -421,9 +397,10 @@ async def test_a_connection_cut_before_the_answer_is_a_failure(server: ScriptedS
         assert server.url in answer.reason
 
 
-async def test_a_watch_that_never_begins_is_given_up(server: ScriptedServer) -> None:
+async def test_a_list_or_a_watch_that_never_begins_is_given_up(server: ScriptedServer) -> None:
     server.on(PATH, Exchange.hung_up)
-    async with connect(ClusterAccess(server=server.url), answer_timeout=0.1) as client:
+    async with asyncio.timeout(SOON), connect(ClusterAccess(server=server.url), answer_timeout=0.1) as client:
+        assert await list_once(client) == Failed(f"{server.url} did not answer in time")
         assert await watch_whole(client) == [Failed(f"{server.url} did not answer in time")]
 
 
@@ -431,7 +408,7 @@ async def test_a_watch_that_never_begins_is_given_up(server: ScriptedServer) -> 
 
 
 async def test_a_watch_opens_delivers_events_and_says_how_it_ended(server: ScriptedServer, client: KubeClient) -> None:
-    chunk = event("ADDED", pod("a")) + event("MODIFIED", pod("a", "9"))
+    chunk = line("ADDED", pod("a")) + line("MODIFIED", pod("a", "9"))
     server.on(PATH, streaming(chunk, bookmark("12")))
     answers = await watch_whole(client)
     assert [type(answer) for answer in answers] == [Opened, Announced, Bookmark, HungUp]
@@ -440,24 +417,24 @@ async def test_a_watch_opens_delivers_events_and_says_how_it_ended(server: Scrip
 
 
 async def test_an_event_is_passed_on_as_soon_as_it_comes(server: ScriptedServer, client: KubeClient) -> None:
-    text_found: asyncio.Queue[WatchAnswer] = asyncio.Queue()
+    found: asyncio.Queue[WatchAnswer] = asyncio.Queue()
 
     async def one_by_one(exchange: Exchange) -> None:
         await exchange.begin()
         for name in "abc":
-            await exchange.send(event("ADDED", pod(name)))
-            assert names(await text_found.get()) == [name]  # Only then comes the next.
+            await exchange.send(line("ADDED", pod(name)))
+            assert names(await found.get()) == [name]  # Only then comes the next.
         await exchange.end()
 
     server.on(PATH, one_by_one)
     async with asyncio.timeout(SOON), client.lister_watcher(PODS, Scope()).watch(WATCH) as answers:
         async for answer in answers:
             if isinstance(answer, Announced):
-                text_found.put_nowait(answer)
+                found.put_nowait(answer)
 
 
 async def test_a_line_cut_at_the_end_of_the_stream_is_left_out(server: ScriptedServer, client: KubeClient) -> None:
-    server.on(PATH, streaming(event("ADDED", pod("a")), event("ADDED", pod("b"))[:30]))
+    server.on(PATH, streaming(line("ADDED", pod("a")), line("ADDED", pod("b"))[:30]))
     answers = await watch_whole(client)
     assert names(answers[1]) == ["a"]
     assert answers[2:] == [HungUp("the stream ended in the middle of a line", torn=True)]
@@ -468,7 +445,7 @@ async def test_a_broken_connection_is_a_hang_up_after_all_that_came(server: Scri
 
     async def cut_off(exchange: Exchange) -> None:
         await exchange.begin()
-        await exchange.send(event("ADDED", pod("a")))
+        await exchange.send(line("ADDED", pod("a")))
         await arrived.wait()
         exchange.cut()
 
@@ -509,16 +486,16 @@ async def test_a_watch_with_rare_events_is_not_idle(server: ScriptedServer) -> N
 
 
 async def test_a_consumer_that_takes_its_time_is_not_taken_for_silence(server: ScriptedServer) -> None:
-    server.on(PATH, streaming(event("ADDED", pod("a")), bookmark("12")))
+    server.on(PATH, streaming(line("ADDED", pod("a")), bookmark("12")))
     async with connect(ClusterAccess(server=server.url), idle_timeout=SILENCE) as client:
-        text_found = []
+        found = []
         async with asyncio.timeout(SOON), client.lister_watcher(PODS, Scope()).watch(WATCH) as answers:
             async for answer in answers:
-                text_found.append(type(answer))
+                found.append(type(answer))
                 if isinstance(answer, Announced):
                     await asyncio.sleep(1.2 * SILENCE)  # As a full DeltaFIFO would.
-    assert text_found in ([Opened, Announced, Bookmark, HungUp], [Opened, Announced, HungUp])
-    assert Silent not in text_found
+    assert found in ([Opened, Announced, Bookmark, HungUp], [Opened, Announced, HungUp])
+    assert Silent not in found
 
 
 async def test_a_server_that_does_not_end_a_watch_in_time_is_left(server: ScriptedServer) -> None:
@@ -544,7 +521,7 @@ async def test_leaving_the_watch_closes_the_connection_at_once(server: ScriptedS
 
     async def until_hung_up(exchange: Exchange) -> None:
         await exchange.begin()
-        await exchange.send(event("ADDED", pod("a")))
+        await exchange.send(line("ADDED", pod("a")))
         await exchange.hung_up()
         closed.set()
 
@@ -603,8 +580,8 @@ async def test_the_system_too_looks_whether_the_other_side_is_there(server: Scri
 
 def tcp_timer(local: int, remote: int) -> tuple[str, float]:
     """The kind of the connection's timer, and the seconds until it expires: proc(5), /proc/net/tcp."""
-    for line in Path("/proc/net/tcp").read_text().splitlines()[1:]:
-        columns = line.split()
+    for row in Path("/proc/net/tcp").read_text().splitlines()[1:]:
+        columns = row.split()
         if columns[1].endswith(f":{local:04X}") and columns[2].endswith(f":{remote:04X}"):
             timer, _, ticks = columns[5].partition(":")
             return timer, int(ticks, 16) / os.sysconf("SC_CLK_TCK")
@@ -614,22 +591,9 @@ def tcp_timer(local: int, remote: int) -> tuple[str, float]:
 async def test_a_watch_never_offers_to_take_compressed_bytes(server: ScriptedServer, client: KubeClient) -> None:
     """Kubernetes 1.37 writes a gzip member per flush where it may, and decoders drop all but the first."""
 
-    async def compressing_if_allowed(exchange: Exchange) -> None:
-        allowed = "gzip" in exchange.request.headers.get("accept-encoding", "")
-        await exchange.begin(headers={"Content-Encoding": "gzip"} if allowed else {})
-        for name in "abc":
-            text_found = event("ADDED", pod(name))
-            await exchange.send(gzip.compress(text_found) if allowed else text_found)
-        await exchange.end()
-
-    server.on(PATH, compressing_if_allowed)
+    server.on(PATH, streaming())
     for request in (WATCH, WATCH_LIST):
-        answers = await watch_whole(client, request)
-        assert [name for answer in answers if isinstance(answer, Announced) for name in names(answer)] == [
-            "a",
-            "b",
-            "c",
-        ]
+        await watch_whole(client, request)
     assert {request.headers["accept-encoding"] for request in server.requests} == {"identity"}
 
 
@@ -642,41 +606,6 @@ async def test_a_watch_that_comes_compressed_all_the_same_is_a_failure(
 
     server.on(PATH, compress_anyway)
     assert await watch_whole(client) == [Failed("the watch is encoded as gzip, which was not requested")]
-
-
-# ── Bad input, on the way that it really takes ───────────────────────────────
-
-
-async def reported_between(server: ScriptedServer, client: KubeClient, bad: bytes) -> list[WatchAnswer]:
-    """The answers to something bad in a watch that sends ``before``, then the bad, then ``after``."""
-    server.on(PATH, streaming(event("ADDED", pod("before")), bad, event("ADDED", pod("after"))))
-    answers = [answer for answer in await watch_whole(client) if isinstance(answer, Announced | Unreadable)]
-    text_found = [part for each in answers for part in (names(each) if isinstance(each, Announced) else [each])]
-    assert text_found[0] == "before"
-    assert text_found[-1] == "after"
-    return [answer for answer in answers if isinstance(answer, Unreadable)]
-
-
-async def test_malformed_json_in_a_stream_loses_nothing_else(server: ScriptedServer, client: KubeClient) -> None:
-    [answer] = await reported_between(server, client, b'{"type":"MODIFIED","object":{"kind":"Pod",\n')
-    assert isinstance(answer, Unreadable)
-    assert answer.reason.startswith("a line of 42 bytes is not a watch event: ")
-
-
-async def test_a_status_in_the_middle_of_a_watch_ends_it(server: ScriptedServer, client: KubeClient) -> None:
-    server.on(PATH, streaming(event("ADDED", pod("a")), event("ERROR", status(410, "Expired", "too old"))))
-    answers = await watch_whole(client)
-    assert [type(answer) for answer in answers] == [Opened, Announced, Expired]
-
-
-async def test_foreign_line_ends_inside_strings_arrive_unharmed(server: ScriptedServer, client: KubeClient) -> None:
-    server.on(PATH, streaming(event("ADDED", pod(data="a\x85b\u2028c"))), answering(pods(pod(data="a\x85b\u2028c"))))
-    [_, announced, _] = await watch_whole(client)
-    assert isinstance(announced, Announced)
-    assert announced.events[0][1].manifest()["data"] == "a\x85b\u2028c"
-    page = await list_once(client)
-    assert isinstance(page, Page)
-    assert page.objects[0].manifest()["data"] == "a\x85b\u2028c"
 
 
 # ── Paths ────────────────────────────────────────────────────────────────────
@@ -723,12 +652,7 @@ async def test_a_step_up_is_no_segment(client: KubeClient, name: str) -> None:
             {"labelSelector": "tier=web", "fieldSelector": "status.phase!=Failed,metadata.name=web"},
         ),
         (Scope(), "shop/a,b=c", "/api/v1/namespaces/shop/pods", {"fieldSelector": r"metadata.name=a\,b\=c"}),
-        (
-            Scope(),
-            "../web",
-            PATH,
-            {"fieldSelector": "metadata.name=web,metadata.namespace=.."},
-        ),
+        (Scope(), "../web", PATH, {"fieldSelector": "metadata.name=web,metadata.namespace=.."}),
     ],
     ids=["of all namespaces", "of one", "of selectors", "an odd name", "a namespace that no path can hold"],
 )

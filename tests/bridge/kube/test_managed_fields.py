@@ -17,6 +17,7 @@ from bridge.model.resource import Resource
 from bridge.transform.redaction import Redaction
 from bridge.transform.redaction_key import RedactionKey
 from bridge.transform.transform import transform_for
+from tests.bridge.kube.written import compact, line
 
 WIDGETS = Resource("example.com", "v1", "widgets", "Widget", namespaced=True)
 MANAGED = [{"manager": "kubectl", "fieldsV1": {"f:metadata": {"f:annotations": {}}}, "time": "2026-01-12T09:40:51Z"}]
@@ -29,16 +30,12 @@ def widget(**more: Any) -> Json:
     return {"apiVersion": "example.com/v1", "kind": "Widget", "metadata": metadata, "spec": {"text": "süß"}}
 
 
-def compact(value: Any) -> bytes:
-    return json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode()
-
-
 def watched(thing: Json, *, managed_fields: bool = False) -> bytes:
     return reported_of(thing, managed_fields=managed_fields).body
 
 
 def reported_of(thing: Json, *, managed_fields: bool = False) -> ApiObject:
-    [answer] = Frames(WIDGETS, managed_fields=managed_fields).feed(b'{"type":"ADDED","object":%b}\n' % compact(thing))
+    [answer] = Frames(WIDGETS, managed_fields=managed_fields).feed(line("ADDED", thing))
     assert isinstance(answer, Announced), answer
     [(_, message)] = answer.events
     return message
