@@ -34,6 +34,7 @@ from bridge.delivery.sink_pipeline import RunningSinks, SinkPipeline, seconds_un
 from bridge.informer import RecoverySlots, SharedInformer, SharedInformerFactory
 from bridge.informer.controller import Transform
 from bridge.kube import KubeClient
+from bridge.model.record import WatchedPart
 from bridge.model.resource import Resource, Scope
 from bridge.model.status import BridgeStatus, ElectionStatus, InformerState, InformerStatus, SinkStatus
 from bridge.outbox import Outbox
@@ -70,7 +71,7 @@ class RunningBridge:
         self._leads = lease is not None
         self._election = election
         current = CurrentResources(plan.wanted)
-        self._sinks = RunningSinks(plan, feeds, current, redaction, report, lease)
+        self._sinks = RunningSinks(plan, feeds, current, redaction, report, lease, self._watched_parts)
         pipelines = self._sinks.pipelines
         self._selecting = Selecting(pipelines, plan.cluster, outbox.selections, report)
         self._backlogs = Backpressure(pipelines, outbox, report)
@@ -191,6 +192,21 @@ class RunningBridge:
             state_directory=str(self.live.plan.state),
         )
         return msgspec.structs.replace(status, changing=self._steady.covers(status))
+
+    def _watched_parts(self) -> tuple[WatchedPart, ...] | None:
+        """None before the first discovery."""
+        if self.live.current() is None:
+            return None
+        return tuple(
+            WatchedPart(
+                each.resource.name,
+                _informer_state(each),
+                each.scope.namespace,
+                each.scope.label_selector,
+                each.scope.field_selector,
+            )
+            for each in self._factory.informers
+        )
 
     def alive(self) -> bool:
         return not any(is_stuck(informer) for informer in self._factory.informers)

@@ -29,7 +29,7 @@ from bridge.cli.manifests import as_yaml, manifest_in, state_as_yaml
 from bridge.cli.process import handle_signals
 from bridge.cli.terminal import complain, flush, plain, pretty, say, size, table
 from bridge.history import HistoryFile, NotInHistory, PastPoint, StateAt
-from bridge.history.names import KeptResource, meant
+from bridge.history.names import KeptResource
 from bridge.history.points import in_words
 from bridge.history.restore import CannotBeRestored, Restored, restored
 from bridge.model.formats.object_paths import ObjectName
@@ -116,7 +116,11 @@ def _seen(file: Path | None, point: str, namespace: str | None) -> Iterator[_The
 
 
 def _get(then: _Then, targets: Sequence[Target], form: str | None, labels: str, fields: str) -> int:
-    asked = [_Asked(meant(resource, then.history.resources)[0], name) for resource, name in targets]
+    asked = [_Asked(then.history.meant(resource)[0], name) for resource, name in targets]
+    for kept in dict.fromkeys(each.kept for each in asked):
+        watched = then.history.watched(kept.name, then.point.time)
+        if watched is not None and not watched.whole:
+            complain(f"{kept.name}: {plain(watched.words)}")
     chosen = _chosen(then, asked, labels, fields) if labels or fields else None
     found: set[_Asked] = set()
     uncertain: Counter[str] = Counter()
@@ -354,7 +358,7 @@ def restore(
 def _restored_state(then: _Then, resource: str, name: str) -> StateAt:
     """Raises NotInHistory, and UsageError where the name is in several namespaces."""
     then.history.expect_known(resource, name, then.namespace)
-    (kept,) = meant(resource, then.history.resources)
+    (kept,) = then.history.meant(resource)
     found = list(then.states(kept.name, name))
     if len(found) > 1:
         places = ", ".join(ObjectName.of(each.key).namespace for each in found)

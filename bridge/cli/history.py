@@ -157,6 +157,8 @@ def _told_since(history: HistoryFile, step: HistoryStep) -> str:
     words = [
         f"told since {in_words(each.time)} with {which.get(each.how, 'all objects of that time')}" for each in told
     ]
+    if (watched := history.watched(ObjectName.of(step.key).resource)) is not None:
+        words.append(watched.words)
     if history.since:
         words.append(f"what was before {in_words(history.since)} is trimmed")
     return "; ".join(words)

@@ -24,7 +24,7 @@ from bridge.model.admin import UnknownTarget
 from bridge.model.change import Evidence, Op
 from bridge.model.primitives.fetch import Fetch
 from bridge.model.primitives.ring import Slice
-from bridge.model.record import Delta, Record, RetriedDeadLetter, body_bytes
+from bridge.model.record import Delta, Record, RetriedDeadLetter, Snapshot, SnapshotEdge, WatchedPart, body_bytes
 from bridge.model.versions.progress import Progress
 from bridge.outbox import (
     Backfill,
@@ -100,10 +100,12 @@ class SinkFeed:
         *,
         selection: StoredSelection | None = None,
         redact: Callable[[Record], Record] | None = None,
+        watching: Callable[[], tuple[WatchedPart, ...] | None] | None = None,
     ) -> None:
         """``uncertain_through``: an earlier feed of the sink may have handed out the log up to here. ``selection``:
         None for a sink that gets everything. ``redact``: makes the sink's form of a record, in which it is delivered
-        and kept as a dead letter; None for the record as it is. It is called in ``turns``."""
+        and kept as a dead letter; None for the record as it is. It is called in ``turns``. ``watching``: returns what
+        the bridge watches now, for the ends of snapshots; None as long as nobody knows."""
         self.sink = sink
         self._uncertain_through = uncertain_through
         self.redact = redact
@@ -115,6 +117,7 @@ class SinkFeed:
         self._listener = listener
         self._sinks = sinks
         self._turns = turns
+        self._watching = watching
         self._cursor = sinks[sink]
         self._planning = asyncio.Lock()  # Held while a backfill is planned.
         self._taking = False
@@ -208,9 +211,14 @@ class SinkFeed:
     async def _take_backfill(self, limit: int) -> Fetch[Record]:
         items, index = await self._sinks.read_backfill(self.sink, limit)
         if items:
-            return Fetch(items, index=index)
+            return Fetch(items if self._watching is None else [self._with_watched(each) for each in items], index=index)
         self.end_settled_backfill()
         return Fetch(())
+
+    def _with_watched(self, item: Record) -> Record:
+        if isinstance(item, Snapshot) and item.edge is SnapshotEdge.ENDED and self._watching is not None:
+            return replace(item, watched=self._watching())
+        return item
 
     def end_settled_backfill(self) -> None:
         """The log follows at once behind a backfill of which nothing is left. Without effect otherwise."""
@@ -386,9 +394,10 @@ class Feeds:
         window: int = 1000,
         resync: float = 0.0,
         redact: Callable[[Record], Record] | None = None,
+        watching: Callable[[], tuple[WatchedPart, ...] | None] | None = None,
     ) -> SinkFeed:
         """Begins where the sink's cursor is. ``window``: records in memory; ``resync``: seconds, 0 for never;
-        ``redact``: see SinkFeed.
+        ``redact`` and ``watching``: see SinkFeed.
         Raises UnknownTarget for a sink without a cursor, and ListenerExists for a second feed: ``end`` the first."""
         cursor = self.outbox.sinks[sink]
         selection = self.outbox.selections.stored.get(sink)
@@ -398,7 +407,9 @@ class Feeds:
         uncertain_through = self.outbox.last if sink in self._fed else self.outbox.last_at_start
         self._fed.add(sink)
         sinks, turns = self.outbox.sinks, self.outbox.selections.turns
-        return kind(sink, listener, sinks, uncertain_through, turns, selection=selection, redact=redact)
+        return kind(
+            sink, listener, sinks, uncertain_through, turns, selection=selection, redact=redact, watching=watching
+        )
 
     def end(self, sink: str) -> None:
         """Removes the feed of a sink, whose worker has ended."""

@@ -21,7 +21,7 @@ from bridge.delivery.lane_worker import MAX_RECORDS, LaneWorker
 from bridge.delivery.sink_feed import Feeds, SinkFeed, TransactionFeed
 from bridge.delivery.sink_worker import SinkWorker
 from bridge.delivery.worker import TransactionWorker, Worker
-from bridge.model.record import Delta, Record, TermBegan, record_bytes
+from bridge.model.record import Delta, Record, TermBegan, WatchedPart, record_bytes
 from bridge.model.status import PauseCause
 from bridge.model.versions.version import gap_in_shard, in_term
 from bridge.outbox import DeadLetters, Outbox, utc_now
@@ -136,15 +136,17 @@ class RunningSinks:
         redaction: Redaction,
         report: Report,
         lease: HeldLease | None = None,
+        watching: Callable[[], tuple[WatchedPart, ...] | None] | None = None,
     ) -> None:
         """Makes the pipelines of the start. Every sink has a cursor. ``redaction`` has the keys for a sink's own rules.
-        ``lease``: see WorkerSettings. Raises PlanRefused for a mistake in an expression."""
+        ``lease``: see WorkerSettings; ``watching``: see SinkFeed. Raises PlanRefused for a mistake in an expression."""
         self._cluster = plan.cluster
         self._feeds = feeds
         self._watched = watched
         self._redaction = redaction
         self._report = report
         self._lease = lease
+        self._watching = watching
         self._tasks: asyncio.TaskGroup
         self._workers: dict[str, asyncio.Task[None]] = {}
         self.lock = asyncio.Lock()
@@ -214,7 +216,9 @@ class RunningSinks:
         kind = SinkFeed if plan.transactions is None else TransactionFeed
         redact = redact_for_sink(plan.redact, self._redaction) if plan.redact else None
         window = max(plan.window, plan.max_batch)
-        feed = self._feeds.feed(plan.name, kind, window=window, resync=plan.resync_seconds, redact=redact)
+        feed = self._feeds.feed(
+            plan.name, kind, window=window, resync=plan.resync_seconds, redact=redact, watching=self._watching
+        )
         worker = self._worker(plan, feed, make_content)
         cause = sinks[plan.name].paused
         if cause is PauseCause.OPERATOR:

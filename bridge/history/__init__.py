@@ -32,9 +32,10 @@ most). So a new step appends a row, and changes no row of an earlier step; and o
 beginning without any other being written again. A patch that leads forward would be read faster at the beginning of a
 history, where nobody asks, and a trim would have to write the first step that stays anew.
 
-**Coverage** says since when a resource is told, and how its objects of that time came. It does not say which namespaces
-and selectors the bridge watched, and with which rights, since no record says so: a stream begins with the objects of a
-first list. A notice that told it would be one more kind of record for the log, every form and every reader.
+**Coverage** says since when a resource is told, and how its objects of that time came. Which namespaces and selectors
+the bridge watched, and what the API server refused, is in ``watched``, as the ends of snapshots tell it. A notice of
+its own would tell it from the first list on, and each change at once. It would also be one more kind of record for the
+log, every form and every reader; and a snapshot has to say what it proves.
 
 Invariants, each with its test:
 

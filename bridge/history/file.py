@@ -16,10 +16,11 @@ from kubedelta_reader import Known
 from kubedelta_reader.reader import Gap
 
 from bridge.history.bodies import Packing, went_back
-from bridge.history.names import KeptResource, meant
+from bridge.history.names import KeptResource, may_mean, meant
 from bridge.history.points import NotInHistory, PastPoint, in_words
-from bridge.history.tables import opened
+from bridge.history.tables import WatchedPart, decode_parts, opened
 from bridge.model.primitives.printable import counted
+from bridge.model.resource import Scope
 
 # ── Answers ──────────────────────────────────────────────────────────────────
 
@@ -80,14 +81,21 @@ class KnownGap(NamedTuple):
 
 
 class ToldSince(NamedTuple):
-    """Since when a resource is told. With which namespaces, selectors and rights is not: records are about objects, and
-    the first ones of a stream come without a notice, which alone could say it."""
+    """Since when a resource is told."""
 
     resource: str
     """kubectl's name."""
     time: int
     how: str
     """``listed`` and ``snapshot``: with all objects of that time. ``records``: with those alone that changed since."""
+
+
+class Watched(NamedTuple):
+    """How much of a resource the bridge watched."""
+
+    whole: bool
+    """Every object, and without a failure."""
+    words: str
 
 
 class HistorySize(NamedTuple):
@@ -134,6 +142,8 @@ class _FoundVersion(NamedTuple):
 
 # ── The file ─────────────────────────────────────────────────────────────────
 
+_MOST_PARTS = 10
+"""That are named."""
 _MOST_NAMES = 1000
 """Among which similar ones are sought."""
 _RESOURCES = 'SELECT id, cluster, "group", plural, api_version, kind FROM resources ORDER BY cluster, plural, "group"'
@@ -180,6 +190,31 @@ class HistoryFile:
         for resource, time, how in self._connection.execute("SELECT resource, time, how FROM coverage"):
             yield ToldSince(names[resource], time, how)
 
+    def watched(self, resource: str, time: int | None = None) -> Watched | None:
+        """How much of a resource (kubectl's name) the bridge watched at the time, in all clusters of the file, as the
+        last snapshot before it told; None where none did. ``time``: None for the end of the file."""
+        parts = self._watched_parts(time)
+        return None if parts is None else _watched_of([part for part in parts if part.resource == resource])
+
+    def meant(self, word: str) -> Sequence[KeptResource]:
+        """See ``names.meant``. Where the file has no such resource, the error says whether the bridge watched it."""
+        try:
+            return meant(word, self.resources)
+        except NotInHistory as error:
+            parts = self._watched_parts(None)
+            if parts is None:
+                raise
+            found = _watched_of([part for part in parts if may_mean(word, part.resource)])
+            raise NotInHistory(f"{error}; {found.words}") from None
+
+    def _watched_parts(self, time: int | None) -> Sequence[WatchedPart] | None:
+        rows = self._connection.execute(
+            "SELECT parts FROM watched AS told WHERE time = (SELECT max(time) FROM watched WHERE cluster = told.cluster"
+            " AND (? IS NULL OR time <= ?))",
+            (time, time),
+        ).fetchall()
+        return [part for (parts,) in rows for part in decode_parts(str(parts))] if rows else None
+
     def gaps(self, key: str = "") -> Sequence[KnownGap]:
         """In the order of their times. ``key``: those alone that are about this object."""
         rows = self._connection.execute(
@@ -194,7 +229,7 @@ class HistoryFile:
     def bound(self, point: PastPoint) -> PointBound:
         """Raises NotInHistory for a point before the beginning."""
         if point.resource:
-            kept = meant(point.resource, self.resources)[0]
+            kept = self.meant(point.resource)[0]
             found = self._found_version(kept, point.version)
             others = f"other resources are as the bridge saw them at {in_words(found.time)}"
             if point.version > found.newest:
@@ -265,7 +300,7 @@ class HistoryFile:
         """The steps of the objects of this name, one incarnation behind the other, each in its order. As for kubectl,
         an object without a namespace is in each. Raises NotInHistory as ``expect_known`` does."""
         self.expect_known(resource, name, namespace)
-        for each in meant(resource, self.resources):
+        for each in self.meant(resource):
             rows = self._connection.execute(
                 "SELECT id, namespace, uid, state FROM objects WHERE resource = ? AND name = ?"
                 " AND (? IS NULL OR namespace IN (?, '')) ORDER BY namespace, id",
@@ -277,7 +312,7 @@ class HistoryFile:
     def expect_known(self, resource: str, name: str | None, namespace: str | None = None) -> None:
         """Raises NotInHistory for a resource, or a name of an object, that the file never had, with those that it
         has."""
-        kept = meant(resource, self.resources)
+        kept = self.meant(resource)
         if name is None:
             return
         there = "SELECT DISTINCT namespace FROM objects WHERE resource = ? AND name = ?"
@@ -294,9 +329,9 @@ class HistoryFile:
             for (found,) in self._connection.execute(called, (each.id, namespace, namespace, _MOST_NAMES))
         ]
         near = get_close_matches(name, names, n=5) or sorted(names)[:5]
-        raise NotInHistory(
-            f"{what}; there is {', '.join(near)}" if near else f"{what}, and none of that resource there"
-        )
+        text = f"{what}; there is {', '.join(near)}" if near else f"{what}, and none of that resource there"
+        watched = self.watched(kept[0].name)
+        raise NotInHistory(text if watched is None or watched.whole else f"{text}; {watched.words}")
 
     def expect_namespace(self, namespace: str) -> None:
         """Raises NotInHistory for a namespace of which the file never had an object."""
@@ -339,13 +374,13 @@ class HistoryFile:
     def _cuts(self, point: PastPoint, resource: str | None) -> Sequence[tuple[KeptResource, _Cut]]:
         """Of each resource that is asked for; None: of all. Raises NotInHistory for a point before the beginning."""
         self._expect_reached(point.time)
-        asked = self.resources if resource is None else meant(resource, self.resources)
+        asked = self.resources if resource is None else self.meant(resource)
         return [(each, self._cut(point, each)) for each in asked]
 
     def _cut(self, point: PastPoint, kept: KeptResource) -> _Cut:
         """Raises NotInHistory for a version before the beginning."""
         if point.resource:
-            by = meant(point.resource, self.resources)
+            by = self.meant(point.resource)
             mine = next((each for each in by if each.cluster == kept.cluster), by[0])
             time, epoch, _ = self._found_version(mine, point.version)
             if mine.id != kept.id:
@@ -422,6 +457,17 @@ def _is_open(gap: KnownGap, time: int | None) -> bool:
     if time is None:
         return gap.settled is None
     return gap.time <= time and (gap.settled is None or gap.settled > time)
+
+
+def _watched_of(parts: Sequence[WatchedPart]) -> Watched:
+    """``parts``: of one resource."""
+    if not parts:
+        return Watched(False, "the bridge did not watch it")
+    if all(part.is_well for part in parts) and any(part.scope == Scope() for part in parts):
+        return Watched(True, "the bridge watched all of it")
+    words = [f"{part.scope}{'' if part.is_well else f' ({part.state})'}" for part in parts[:_MOST_PARTS]]
+    more = len(parts) - len(words)
+    return Watched(False, f"the bridge watched {'; '.join(words)}{f'; and {more} more' if more else ''}")
 
 
 def _filters(namespace: str | None, name: str | None, *, everywhere: bool) -> tuple[str, tuple[str, ...]]:

@@ -44,6 +44,13 @@ def meant(word: str, kept: Sequence[KeptResource]) -> Sequence[KeptResource]:
     return [each for each in found if each.name == first.name]
 
 
+def may_mean(word: str, resource: str) -> bool:
+    """Whether an operator may mean this resource (kubectl's name), of which no kind is known."""
+    asked = ResourceName.parsed(word)
+    plural, _, group = resource.partition(".")
+    return asked.may_be_in(group) and asked.word in (plural, *SHORT_NAMES.get(resource, ()))
+
+
 def _may_mean(asked: ResourceName, kept: KeptResource) -> bool:
     words = kept.plural, kept.kind.lower(), *SHORT_NAMES.get(kept.name, ())
     return asked.may_be_in(kept.group) and asked.word in words

@@ -16,7 +16,7 @@ used again; where they are more than an eighth of the file, they are given back,
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -38,7 +38,7 @@ from kubedelta_reader import (
 
 from bridge.history.bodies import FULL_EVERY, Packing, way_back
 from bridge.history.points import NotInHistory, microseconds
-from bridge.history.tables import Incarnation, Incarnations, KnownObjects, opened
+from bridge.history.tables import Incarnation, Incarnations, KnownObjects, WatchedPart, decode_parts, opened
 from bridge.model.formats.object_paths import ObjectName, partition_key
 
 _MICROSECONDS = 1_000_000
@@ -73,6 +73,7 @@ class _ObjectMember(msgspec.Struct):
 
 class _SnapshotData(msgspec.Struct):
     only: Any = None
+    watched: msgspec.Raw = msgspec.Raw()
 
 
 _decode_member = msgspec.json.Decoder(_ObjectMember).decode
@@ -151,7 +152,11 @@ class Recorder:
                     for key, known in swept:
                         self._end(key, known, event, time, SWEPT)
                     self._note_gaps(event, time)
-                    if not incomplete and not partition:
+                    # The reader has read the rest of the data.
+                    data = msgspec.json.decode(event.data, type=_SnapshotData)
+                    if (parts := _parts_in(data.watched)) is not None:
+                        self._note_watched(event.key, time, parts)
+                    if data.only is None and not incomplete and not partition:
                         self._cover(event, time)
                 case GapFound() | EpochBegan():
                     self._note_gaps(event, time)
@@ -259,13 +264,19 @@ class Recorder:
             )
 
     def _cover(self, event: Event, time: int) -> None:
-        """A snapshot of everything has told all objects. The reader has read its data."""
-        if msgspec.json.decode(event.data, type=_SnapshotData).only is None:
-            self._connection.execute(
-                "INSERT INTO coverage SELECT id, ?, ?, ? FROM resources"
-                " WHERE id NOT IN (SELECT resource FROM coverage WHERE how <> ?)",
-                (time, event.sequence, SNAPSHOT, RECORDS),
-            )
+        """A snapshot of everything has told all objects."""
+        self._connection.execute(
+            "INSERT INTO coverage SELECT id, ?, ?, ? FROM resources"
+            " WHERE id NOT IN (SELECT resource FROM coverage WHERE how <> ?)",
+            (time, event.sequence, SNAPSHOT, RECORDS),
+        )
+
+    def _note_watched(self, cluster: str, time: int, parts: Sequence[WatchedPart]) -> None:
+        execute = self._connection.execute
+        told = msgspec.json.encode(sorted(parts)).decode()
+        newest = "SELECT parts FROM watched WHERE cluster = ? ORDER BY time DESC LIMIT 1"
+        if execute(newest, (cluster,)).get != told:
+            execute("INSERT OR REPLACE INTO watched VALUES (?,?,?)", (cluster, time, told))
 
     # ── Trimming ─────────────────────────────────────────────────────────────
 
@@ -288,6 +299,11 @@ class Recorder:
         self._incarnations.forget()
         execute("UPDATE history SET trimmed = ?, since = ?", (passed, since))
         execute("DELETE FROM gaps WHERE settled < ?", (since,))
+        execute(
+            "DELETE FROM watched WHERE time <"
+            " (SELECT max(time) FROM watched newer WHERE newer.cluster = watched.cluster AND newer.time <= ?)",
+            (since,),
+        )
         if self._connection.pragma("freelist_count") > self._connection.pragma("page_count") // 8:
             execute(f"PRAGMA incremental_vacuum({_VACUUMED_AT_ONCE})").fetchall()
 
@@ -310,6 +326,14 @@ class Recorder:
             execute("DELETE FROM objects WHERE id = ?", (object,))
             # An entry of the reader, which keeps an old record from reviving the object.
             execute("DELETE FROM known WHERE key = ? AND uid = ? AND deleted", (partition_key(*names), uid))
+
+
+def _parts_in(watched: msgspec.Raw) -> Sequence[WatchedPart] | None:
+    """None if the notice does not tell them, or not in a form that is known here."""
+    try:
+        return decode_parts(watched) if watched else None
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return None
 
 
 def _member_of(state: bytes) -> _ObjectMember:

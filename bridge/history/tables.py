@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import apsw
+import msgspec
 from kubedelta_reader import Known
 from kubedelta_reader.stores import TABLES, SqlEntries
 from msgspec.structs import replace
@@ -20,8 +21,10 @@ from msgspec.structs import replace
 from bridge.history.bodies import Packing
 from bridge.history.points import NotInHistory
 from bridge.model.formats.object_paths import ObjectName
+from bridge.model.resource import Scope
+from bridge.model.status import InformerState
 
-FORMAT = 2
+FORMAT = 3
 _APPLICATION = 0x6B64_6C68
 """SQLite's application id: "kdlh"."""
 
@@ -42,6 +45,11 @@ CREATE TABLE resources (
 CREATE TABLE coverage ( -- since when a resource is told, and how its objects of that time came
     resource INTEGER NOT NULL, time INTEGER NOT NULL, sequence INTEGER NOT NULL, how TEXT NOT NULL,
     PRIMARY KEY (resource, time, how)
+) STRICT, WITHOUT ROWID;
+CREATE TABLE watched ( -- what a bridge watched, as the ends of its snapshots told
+    cluster TEXT NOT NULL, time INTEGER NOT NULL, -- from then on
+    parts TEXT NOT NULL, -- a JSON list, as docs/events.md has it
+    PRIMARY KEY (cluster, time)
 ) STRICT, WITHOUT ROWID;
 CREATE TABLE objects ( -- an incarnation of an object: its name and uid
     id INTEGER PRIMARY KEY, resource INTEGER NOT NULL, namespace TEXT NOT NULL, name TEXT NOT NULL, uid TEXT NOT NULL,
@@ -68,6 +76,29 @@ CREATE TABLE dictionaries (number INTEGER PRIMARY KEY, resource INTEGER NOT NULL
 INSERT INTO history VALUES (1, '', 0, 0, 0);
 """
 _CACHE_BYTES = 32 << 20
+
+
+class WatchedPart(msgspec.Struct, frozen=True, omit_defaults=True, order=True):
+    """See ``model.record.WatchedPart``. A later version may have further states and members."""
+
+    resource: str
+    state: str
+    namespace: str = ""
+    """Empty for all."""
+    label_selector: str = ""
+    field_selector: str = ""
+
+    @property
+    def scope(self) -> Scope:
+        return Scope(self.namespace or None, self.label_selector, self.field_selector)
+
+    @property
+    def is_well(self) -> bool:
+        return self.state in (InformerState.LIVE, InformerState.RECONNECTING)
+
+
+decode_parts = msgspec.json.Decoder(list[WatchedPart]).decode
+"""``watched`` of the end of a snapshot, and ``parts`` of the table."""
 
 
 def opened(path: Path, *, writable: bool) -> apsw.Connection:

@@ -17,6 +17,7 @@ from bridge.model.change import Evidence, Op
 from bridge.model.formats.content import Content
 from bridge.model.primitives.shard import Shard
 from bridge.model.resource import Resource
+from bridge.model.status import InformerState
 
 OrderingKey: TypeAlias = tuple[str, str]
 """Resource and key of an object."""
@@ -184,6 +185,20 @@ class SnapshotScope(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     shard: Annotated[Shard | None, msgspec.Meta(description="Objects of this shard: the bridge has no others.")] = None
 
 
+class WatchedPart(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
+    """A part of a resource that the bridge watches, and how that goes. Of objects in no part the bridge knows nothing;
+    of those in a part that is not ``live`` it knows what was before."""
+
+    resource: Annotated[str, msgspec.Meta(description="The resource (kubectl's name).")]
+    state: Annotated[
+        InformerState,
+        msgspec.Meta(description="live; listing, for the first time; reconnecting; refused, as without rights."),
+    ]
+    namespace: Annotated[str | None, msgspec.Meta(description="Absent: all namespaces.")] = None
+    label_selector: Annotated[str, msgspec.Meta(description="Only objects that it selects; absent: all.")] = ""
+    field_selector: Annotated[str, msgspec.Meta(description="Only objects that it selects; absent: all.")] = ""
+
+
 class Snapshot(msgspec.Struct, frozen=True, gc=False):
     """A notice: the beginning or the end of a snapshot of known objects, for a sink. Between the two edges come the
     objects as ``added``, in a snapshot on demand as ``sync``, all with the sequence number and the id of the
@@ -200,6 +215,9 @@ class Snapshot(msgspec.Struct, frozen=True, gc=False):
     """Of a snapshot on demand; 0 for the snapshot with which a sink begins."""
     only: SnapshotScope | None = None
     """The objects that the snapshot is about; None for all objects of the sink."""
+    watched: tuple[WatchedPart, ...] | None = None
+    """At its end, everything that the bridge watched when the sink took it; None at other edges, at rest, and before
+    the first discovery."""
     term: int = 0
     targets: ClassVar[None] = None
 

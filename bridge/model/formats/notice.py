@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated
 
 import msgspec
 from msgspec import Meta
+from msgspec.structs import replace
 
-from bridge.model.record import Gap, Notice, Snapshot, SnapshotEdge, SnapshotScope, TermBegan
+from bridge.model.record import Gap, Notice, Snapshot, SnapshotEdge, SnapshotScope, TermBegan, WatchedPart
 
 
 class GapData(msgspec.Struct, frozen=True):
@@ -43,8 +45,14 @@ class SnapshotData(msgspec.Struct, frozen=True):
         SnapshotScope | msgspec.UnsetType,
         Meta(description="The snapshot lacks all other objects of the sink. Absent: it has every object of the sink."),
     ] = msgspec.UNSET
+    watched: Annotated[
+        Sequence[WatchedPart] | msgspec.UnsetType,
+        Meta(description="At the end: what the bridge watched then. Absent if nobody knows it, or it is too long."),
+    ] = msgspec.UNSET
 
 
+MOST_BYTES = 256 << 10
+"""Of the data of a notice: a message of a broker has a bound, and the watched parts of a cluster have none."""
 _encode = msgspec.json.Encoder().encode
 
 
@@ -55,7 +63,11 @@ def notice_data(notice: Notice | TermBegan) -> bytes:
         about = sorted({concern.resource.name for concern in notice.concerns}) if notice.only else None
         return _encode(GapData(notice.first, notice.sequence, notice.count, notice.reason, about))
     objects = msgspec.UNSET if notice.edge is SnapshotEdge.BEGAN else notice.count
-    return _encode(SnapshotData(notice.sink, notice.sequence, notice.count, objects, only=_only(notice)))
+    data = SnapshotData(notice.sink, notice.sequence, notice.count, objects, only=_only(notice))
+    if notice.watched is None:
+        return _encode(data)
+    told = _encode(replace(data, watched=notice.watched))
+    return told if len(told) <= MOST_BYTES else _encode(data)
 
 
 def end_of_part(ended: Snapshot, objects: int, dead_letters: int) -> bytes:

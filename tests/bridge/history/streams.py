@@ -52,14 +52,14 @@ class Stream:
         number = self.number + 1
         return self._add(kind, f"{kind}/{number}", data, key="prod", **{"sequence": number, **more})
 
-    def snapshot(self, states: dict[str, Any]) -> None:
-        """One of everything."""
+    def snapshot(self, states: dict[str, Any], **more: Any) -> None:
+        """One of everything. ``more``: members of the data of its end."""
         through = self.number + 1
         members = {"sequence": through, "snapshot": f"snapshot/{through}"}
         self.notice("snapshot.began", {"count": len(states)}, **members)
         for name, state in states.items():
             self.tell(name, state, "sync", evidence="listed", **members)
-        self.notice("snapshot.ended", {"count": len(states), "objects": len(states)}, **members)
+        self.notice("snapshot.ended", {"count": len(states), "objects": len(states), **more}, **members)
 
     def _add(self, kind: str, id: str, data: Any, **members: Any) -> Event:
         event = Event(

@@ -17,8 +17,9 @@ from bridge.model.change import Evidence, Op
 from bridge.model.formats.cloudevent import CloudEvents, HeaderNames, percent_encoded
 from bridge.model.formats.envelope import Envelopes
 from bridge.model.formats.object_paths import object_name, partition_key
-from bridge.model.record import Record, SnapshotEdge
+from bridge.model.record import Record, SnapshotEdge, WatchedPart
 from bridge.model.resource import Resource
+from bridge.model.status import InformerState
 from tests.kit.records import CLUSTER_ROLES, DEPLOYMENTS, PODS, a_delta, a_gap, a_snapshot
 
 SDK = JSONFormat()
@@ -130,6 +131,17 @@ def test_a_snapshots_notices_count_the_objects_between_them(edge: SnapshotEdge) 
     assert read_structured(a_snapshot(edge)) == (expected, data)
     assert read_binary(a_snapshot(edge)) == (expected, data)
     assert EVENTS.partition_key(a_snapshot(edge)) == "prod-eu1"
+
+
+def test_the_end_of_a_snapshot_tells_the_watched_parts_as_far_as_a_message_has_room() -> None:
+    ended = a_snapshot(SnapshotEdge.ENDED)
+    some = tuple(WatchedPart("pods", InformerState.LIVE, f"team-{number}") for number in range(1000))
+    too_many = tuple(WatchedPart("pods", InformerState.LIVE, f"team-{number}") for number in range(10_000))
+
+    _, told = read_structured(msgspec.structs.replace(ended, watched=some))
+    _, bare = read_structured(msgspec.structs.replace(ended, watched=too_many))
+    assert told["watched"][999] == {"resource": "pods", "state": "live", "namespace": "team-999"}
+    assert bare == read_structured(ended)[1]
 
 
 def test_only_a_snapshots_record_names_it_in_every_form() -> None:

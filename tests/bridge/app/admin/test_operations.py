@@ -14,12 +14,18 @@ from bridge.app.admin.commands import COMMANDS, AdminOperations
 from bridge.app.admin.operations import OfflineOperations
 from bridge.app.endpoints import readiness
 from bridge.model.admin import Replayed, ReplayRequest, SnapshotRequest, UnknownTarget
+from bridge.model.formats.notice import notice_data
 from bridge.model.policies import StartPolicy
-from bridge.model.record import Delta, Record
+from bridge.model.record import Delta, Record, Snapshot
+from bridge.model.resource import Scope
 from bridge.model.status import SinkState
 from bridge.outbox import Outbox, Retention
+from bridge.plan.plan import Wanted
+from bridge.playground import StatusError
 from bridge.telemetry.facts import discard
+from bridge.telemetry.facts.cluster import DiscoveryFailed
 from bridge.telemetry.facts.delivery import DestinationGone, SinkPaused, SinkResumed
+from bridge.telemetry.facts.informer import ResourceRefused, WatchOpened
 from sinks.base import Receipt, RetryLater
 from tests.bridge.app.test_bridge import World, a_config_map, running
 from tests.kit.sinks import RecordingSink
@@ -131,6 +137,37 @@ async def test_an_idle_bridge_begins_a_snapshot_at_once(tmp_path: Path) -> None:
             await client.snapshot(SnapshotRequest("nobody"))
         with pytest.raises(UnknownTarget, match="po has no records"):
             await client.snapshot(SnapshotRequest(SINK, "po"))
+
+
+async def test_the_end_of_a_snapshot_tells_what_the_bridge_watches_and_how_that_goes(tmp_path: Path) -> None:
+    sink = RecordingSink()
+    wanted = (Wanted("configmaps", (Scope("default", "tier=web"),)), Wanted("secrets"))
+    async with running(sink, wanted=wanted, state=tmp_path) as world:
+        world.cluster.misbehave.forbid("secrets")
+        await world.until(lambda: world.reported(ResourceRefused) and world.reported(WatchOpened))
+        async with AdminClient(tmp_path) as client:
+            await client.snapshot(SnapshotRequest(SINK))
+            await sink.until(lambda sink: len(sink.records) == 2)
+
+    began, ended = (msgspec.json.decode(notice_data(each)) for each in sink.records if isinstance(each, Snapshot))
+    assert "watched" not in began
+    assert ended["watched"] == [
+        {"resource": "configmaps", "state": "live", "namespace": "default", "label_selector": "tier=web"},
+        {"resource": "secrets", "state": "refused"},
+    ]
+
+
+async def test_a_snapshot_before_the_first_discovery_does_not_tell_what_is_watched(tmp_path: Path) -> None:
+    sink = RecordingSink()
+    async with running(sink, state=tmp_path) as world:
+        world.cluster.misbehave.fail(StatusError(500, "InternalError", "etcd is away"))
+        await world.until(lambda: world.reported(DiscoveryFailed))
+        async with AdminClient(tmp_path) as client:
+            await client.snapshot(SnapshotRequest(SINK))
+            await sink.until(lambda sink: len(sink.records) == 2)
+
+    assert isinstance(ended := sink.records[-1], Snapshot)
+    assert ended.watched is None
 
 
 async def test_a_paused_sink_gets_its_snapshot_when_it_is_resumed(tmp_path: Path) -> None:
