@@ -18,7 +18,7 @@ from kubedelta_reader.reader import Gap
 from bridge.history.bodies import Packing, went_back
 from bridge.history.names import KeptResource, may_mean, meant
 from bridge.history.points import NotInHistory, PastPoint, in_words
-from bridge.history.tables import WatchedPart, decode_parts, opened
+from bridge.history.tables import ToldPart, decode_parts, opened
 from bridge.model.primitives.printable import counted
 from bridge.model.resource import Scope
 
@@ -207,7 +207,7 @@ class HistoryFile:
             found = _watched_of([part for part in parts if may_mean(word, part.resource)])
             raise NotInHistory(f"{error}; {found.words}") from None
 
-    def _watched_parts(self, time: int | None) -> Sequence[WatchedPart] | None:
+    def _watched_parts(self, time: int | None) -> Sequence[ToldPart] | None:
         rows = self._connection.execute(
             "SELECT parts FROM watched AS told WHERE time = (SELECT max(time) FROM watched WHERE cluster = told.cluster"
             " AND (? IS NULL OR time <= ?))",
@@ -459,7 +459,7 @@ def _is_open(gap: KnownGap, time: int | None) -> bool:
     return gap.time <= time and (gap.settled is None or gap.settled > time)
 
 
-def _watched_of(parts: Sequence[WatchedPart]) -> Watched:
+def _watched_of(parts: Sequence[ToldPart]) -> Watched:
     """``parts``: of one resource."""
     if not parts:
         return Watched(False, "the bridge did not watch it")

@@ -38,7 +38,7 @@ from kubedelta_reader import (
 
 from bridge.history.bodies import FULL_EVERY, Packing, way_back
 from bridge.history.points import NotInHistory, microseconds
-from bridge.history.tables import Incarnation, Incarnations, KnownObjects, WatchedPart, decode_parts, opened
+from bridge.history.tables import Incarnation, Incarnations, KnownObjects, ToldPart, decode_parts, opened
 from bridge.model.formats.object_paths import ObjectName, partition_key
 
 _MICROSECONDS = 1_000_000
@@ -271,7 +271,7 @@ class Recorder:
             (time, event.sequence, SNAPSHOT, RECORDS),
         )
 
-    def _note_watched(self, cluster: str, time: int, parts: Sequence[WatchedPart]) -> None:
+    def _note_watched(self, cluster: str, time: int, parts: Sequence[ToldPart]) -> None:
         execute = self._connection.execute
         told = msgspec.json.encode(sorted(parts)).decode()
         newest = "SELECT parts FROM watched WHERE cluster = ? ORDER BY time DESC LIMIT 1"
@@ -328,7 +328,7 @@ class Recorder:
             execute("DELETE FROM known WHERE key = ? AND uid = ? AND deleted", (partition_key(*names), uid))
 
 
-def _parts_in(watched: msgspec.Raw) -> Sequence[WatchedPart] | None:
+def _parts_in(watched: msgspec.Raw) -> Sequence[ToldPart] | None:
     """None if the notice does not tell them, or not in a form that is known here."""
     try:
         return decode_parts(watched) if watched else None

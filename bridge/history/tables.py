@@ -78,7 +78,7 @@ INSERT INTO history VALUES (1, '', 0, 0, 0);
 _CACHE_BYTES = 32 << 20
 
 
-class WatchedPart(msgspec.Struct, frozen=True, omit_defaults=True, order=True):
+class ToldPart(msgspec.Struct, frozen=True, omit_defaults=True, order=True):
     """See ``model.record.WatchedPart``. A later version may have further states and members."""
 
     resource: str
@@ -97,7 +97,7 @@ class WatchedPart(msgspec.Struct, frozen=True, omit_defaults=True, order=True):
         return self.state in (InformerState.LIVE, InformerState.RECONNECTING)
 
 
-decode_parts = msgspec.json.Decoder(list[WatchedPart]).decode
+decode_parts = msgspec.json.Decoder(list[ToldPart]).decode
 """``watched`` of the end of a snapshot, and ``parts`` of the table."""
 
 
