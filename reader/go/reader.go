@@ -178,12 +178,11 @@ func deref(partition *string) string {
 }
 
 func (r *reader) note(found gap) {
-	for _, each := range r.gaps {
-		if each.id == found.id && deref(each.partition) == deref(found.partition) {
-			return
-		}
+	same := func(each gap) bool {
+		return each.id == found.id && each.Sequence == found.Sequence && deref(each.partition) == deref(found.partition) &&
+			(each.Resources == nil) == (found.Resources == nil) && slices.Equal(each.Resources, found.Resources)
 	}
-	if found.Sequence > r.provenFor(found.partition) {
+	if found.Sequence > r.provenFor(found.partition) && !slices.ContainsFunc(r.gaps, same) {
 		r.gaps = append(r.gaps, found)
 	}
 }
@@ -212,7 +211,8 @@ func isNewer(e *event, of known) bool {
 }
 
 func (r *reader) apply(e *event, partition string) (steps []string) {
-	if e.gap != "" && e.gap != r.newestGap {
+	named := func(each gap) bool { return each.id == e.gap }
+	if e.gap != "" && e.gap != r.newestGap && !slices.ContainsFunc(r.gaps, named) {
 		r.note(gap{Sequence: e.sequence, id: e.gap})
 		r.newestGap, steps = e.gap, []string{"GapFound"}
 	}

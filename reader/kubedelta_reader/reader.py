@@ -161,7 +161,7 @@ class Gap(msgspec.Struct, frozen=True):
 class _Notes(msgspec.Struct):
     gaps: list[Gap] = []
     newest_gap: str = ""
-    """The last one that a record named."""
+    """The last one that a record named first. Partitions name earlier ones behind it."""
     epochs: dict[str, int] = {}
     counted: dict[str, int] = {}
     """Objects of the snapshots that are under way: partition, tab and name → how many came."""
@@ -228,7 +228,7 @@ class Reader:
         """What this event is, in one or more steps: a record may begin an epoch, name a gap, or replace another object.
         The store has it on return. ``partition``: of a partitioned stream, such as ``topic/3``."""
         steps: list[Step] = []
-        if event.gap and event.gap != self._notes.newest_gap:
+        if event.gap not in ("", self._notes.newest_gap) and all(event.gap != gap.id for gap in self._notes.gaps):
             self._note_gap(Gap(event.gap, event.sequence, None, None))
             self._notes.newest_gap = event.gap
             steps.append(GapFound(event, None))

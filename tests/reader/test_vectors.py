@@ -66,7 +66,10 @@ def outcome(vector: dict[str, Any]) -> dict[str, Any]:
         key: {"uid": known.uid, "sequence": known.sequence, "state": json.loads(known.state)}
         for key, known in reader.objects()
     }
-    gaps = [{"sequence": gap.sequence, "resources": gap.resources and list(gap.resources)} for gap in reader.gaps]
+    gaps = [
+        {"sequence": gap.sequence, "resources": None if gap.resources is None else list(gap.resources)}
+        for gap in reader.gaps
+    ]
     return {"steps": steps, "then": {"objects": objects, "uncertain": sorted(reader.uncertain()), "gaps": gaps}}
 
 
