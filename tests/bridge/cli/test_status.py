@@ -97,7 +97,7 @@ def test_an_informer_without_an_error_is_under_way(state: InformerState, reason:
             "check",
         ),
         ({"informers": (an_informer("jobs", InformerState.RECONNECTING, "503"),)}, "resources.jobs", "503", "check"),
-        ({"informers": (an_informer("gone", InformerState.UNKNOWN, "no"),)}, "resources.gone", "served", "check"),
+        ({"informers": (an_informer("x", InformerState.UNKNOWN, "not served"),)}, "resources.x", "served", "check"),
         (
             {"sinks": (a_sink(state=SinkState.DELIVERING, last_error="refused", backlog_records=3),)},
             "sinks.hook",
