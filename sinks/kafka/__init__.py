@@ -1,15 +1,16 @@
 """The Kafka sink produces deltas as records of topics, keyed by object. A record is stored when its delivery report
 says so: acks=all, by an idempotent producer that never times out.
 
-config           makes librdkafka's properties of the options, checks these before the bridge runs, names the claims on
-                 topics, and tells which option a refusal is about
+config           makes librdkafka's properties of the options, checks these before the bridge runs, and tells which
+                 option a refusal is about
 delivery         produces the messages of a batch until each is stored, rejected or left; in transactions, too
-encode           makes a record a message: topic, key, value, headers; a notice a marker; and smaller forms
+encode           makes a record a message: topic, key, value, headers; a notice a marker; and smaller forms; describes
+                 them for schemas
 exactly_once     KafkaTransactions: makes each delivery a transaction that stores the progress with the records;
                  ProgressTopic: reads and writes that progress
 memory           keeps what survives a restart: the newest gap, counts of a snapshot, topics as last seen
 notices          puts gaps and ends of snapshots as markers into the partitions that they are about
-options          declares the options of the sink, and the rules between them
+options          declares the options of the sink, and the rules between them; names the claims on topics
 producer         runs a producer and its poll thread, and replaces it when it fails; its variant with transactions
 reader           makes the library's source of topics of the options, for ``kubedelta verify``, ``tail`` and ``history
                  build``
@@ -45,9 +46,9 @@ Invariants, each with its test:
 
 from collections.abc import Sequence
 
-from bridge.model.formats.definitions import Definitions
-from sinks.base import Channel, Claim, RecordReader, Sink, SinkType, Transactions, WrongOption
-from sinks.kafka.options import KafkaOptions
+from sinks.base import RecordReader, Sink, SinkType, Transactions, WrongOption
+from sinks.kafka.encode import channels
+from sinks.kafka.options import KafkaOptions, claims
 
 
 def _load() -> type[Sink]:
@@ -72,18 +73,6 @@ def _transactions(options: KafkaOptions) -> Transactions | None:
     return Transactions(records=2000, seconds=0.1) if options.exactly_once else None
 
 
-def _claims(options: KafkaOptions) -> Sequence[Claim]:
-    from sinks.kafka.config import claims
-
-    return claims(options)
-
-
-def _channels(options: KafkaOptions, cluster: str, definitions: Definitions) -> Sequence[Channel]:
-    from sinks.kafka.encode import channels
-
-    return channels(options, cluster, definitions)
-
-
 TYPE = SinkType(
     name="kafka",
     options=KafkaOptions,
@@ -93,6 +82,6 @@ TYPE = SinkType(
     summary="CloudEvents in Kafka topics, keyed by object, by an idempotent producer",
     reader=_load_reader,
     examine=_examine,
-    claims=_claims,
-    channels=_channels,
+    claims=claims,
+    channels=channels,
 )

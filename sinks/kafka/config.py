@@ -1,6 +1,6 @@
 """Makes the configuration properties of librdkafka (CONFIGURATION.md there) of the sink's options, and tells which
 option a refusal by brokers is about, by librdkafka's words for it. ``examine`` checks the options before the bridge
-runs, without a broker: librdkafka gets the configuration, but no address. ``claims`` names the topics.
+runs, without a broker: librdkafka gets the configuration, but no address.
 
 With more than one request in flight to each broker, 4 of 30 new topics lost a batch on a busy machine, for the reason
 at that property (``ClientConfig``); with one, none of 30. A first batch to every partition by itself must know the
@@ -18,7 +18,6 @@ from typing import Any
 from confluent_kafka import KafkaException, Producer
 
 from config.values import Size
-from sinks.base import Claim
 from sinks.kafka.options import KafkaOptions, SaslMechanism, WhenTooLarge
 from sinks.kafka.tokens import CommandTokens, check_program
 from sinks.receipt import WrongOption, wrong_options
@@ -96,8 +95,11 @@ class ClientConfig:
         return defaults | self.connection() | required
 
     def refused(self, error: str) -> WrongOption | None:
-        """See ``refusal``."""
-        return refusal(self._options, error)
+        """``error``: the last error of a client. None if it is no refusal: brokers may only be away."""
+        if found := _about(self._options, error):
+            option, reason = found
+            return WrongOption(option, f"{reason} ({error})")
+        return None
 
     def files(self) -> RenewedFiles:
         """Watches the files of secrets and certificates from now on."""
@@ -200,14 +202,6 @@ _MECHANISMS = re.compile(r"supported mechanisms:([A-Z0-9, -]++)")
 _ALL_DOWN = re.compile(r"/\d++ brokers are down|Broker transport failure")
 
 
-def refusal(options: KafkaOptions, error: str) -> WrongOption | None:
-    """``error``: the last error of a client. None if it is no refusal: brokers may only be away."""
-    if found := _about(options, error):
-        option, reason = found
-        return WrongOption(option, f"{reason} ({error})")
-    return None
-
-
 def unreachable(options: KafkaOptions, error: str) -> str:
     """An error that is no refusal, in words for the operator."""
     hint = ""
@@ -271,18 +265,6 @@ def examine(options: KafkaOptions) -> Sequence[WrongOption]:
         or wrong_options(_properties(options))
         or wrong_options([partial(_all_together, options)])
     )
-
-
-def claims(options: KafkaOptions) -> Sequence[Claim]:
-    """Claims on the topics by their templates, at each broker of the first ones. A topic with states has one writer:
-    two would replace each other's states, and notices are no states."""
-    topics = [(options.topic, False), (options.notice_topic or options.topic, False), (options.state_topic, True)]
-    return [
-        Claim(f"kafka {broker} {topic}", f"the state_topic {topic}", exclusive)
-        for broker in dict.fromkeys(options.bootstrap_servers.split(","))
-        for topic, exclusive in dict.fromkeys(topics)
-        if topic is not None
-    ]
 
 
 def _topics(options: KafkaOptions) -> None:

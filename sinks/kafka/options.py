@@ -1,5 +1,5 @@
 """The options of a Kafka sink: their types (brokers, topics, settings of librdkafka, protocols), the mappings among
-them, and the rules between them. As all options, they need no client library.
+them, and the rules between them. ``claims`` names the topics. As all options, they need no client library.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from bridge.model.primitives.network import is_loopback
 from bridge.model.primitives.shard import Shard, ShardBy
 from config.rules import AnyOf, Condition, Contains, Given, HasName, Is, Not, Rule, needs, together
 from config.values import HOST, PORT, Between, CaFile, CertFile, Count, Duration, Flag, Matching, Names, Section, Size
+from sinks.base import Claim
 from sinks.options import NAMES_NEED_ORDER, OBJECTS_ALONE, EventOptions
 from sinks.receipt import WrongOption
 from sinks.state import state_rules
@@ -441,3 +442,15 @@ class KafkaOptions(EventOptions):
             allowed = ", ".join(KEYED_PARTITIONERS)
             raise ValueError(f"partitioner {partitioner!r} does not keep a key in one partition; allowed are {allowed}")
         return properties
+
+
+def claims(options: KafkaOptions) -> Sequence[Claim]:
+    """Claims on the topics by their templates, at each broker of the first ones. A topic with states has one writer:
+    two would replace each other's states, and notices are no states."""
+    topics = [(options.topic, False), (options.notice_topic or options.topic, False), (options.state_topic, True)]
+    return [
+        Claim(f"kafka {broker} {topic}", f"the state_topic {topic}", exclusive)
+        for broker in dict.fromkeys(options.bootstrap_servers.split(","))
+        for topic, exclusive in dict.fromkeys(topics)
+        if topic is not None
+    ]

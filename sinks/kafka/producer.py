@@ -26,7 +26,7 @@ import msgspec
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from sinks.base import always
-from sinks.kafka.config import ClientConfig, refusal, unreachable
+from sinks.kafka.config import ClientConfig, unreachable
 from sinks.kafka.encode import KafkaMessage
 from sinks.kafka.options import KafkaOptions
 from sinks.kafka.verdicts import FENCING
@@ -209,8 +209,6 @@ class KafkaProducer:
     def metadata(self, topic: str | None, timeout: float) -> Any:
         """librdkafka's ``list_topics`` for one topic, or for all. Blocks up to ``timeout`` seconds. Raises
         KafkaException."""
-        if topic is None:
-            return self._producer.list_topics(timeout=timeout)
         return self._producer.list_topics(topic, timeout=timeout)
 
     async def close(self, timeout: float) -> None:
@@ -498,7 +496,7 @@ class Producers:
                 cluster = await loop.run_in_executor(self._threads, producer.metadata, None, timeout)
             except KafkaException as error:
                 reason = producer.last_error or error.args[0].str()
-                if wrong := refusal(self._options, reason):
+                if wrong := self._config.refused(reason):
                     raise wrong from error
                 if left <= 0:
                     raise SinkUnavailable(unreachable(self._options, reason)) from error

@@ -40,29 +40,6 @@ def changes_between(known: Mapping[str, TopicState], found: Mapping[str, TopicSt
     return TopicChanges(tuple(created_again), tuple(grown))
 
 
-def in_words(changes: TopicChanges, known: Mapping[str, TopicState], found: Mapping[str, TopicState]) -> Iterator[str]:
-    """A sentence for each topic that has grown."""
-    for name in changes.grown:
-        yield (
-            f"topic {name} has {found[name].partitions} partitions, it had {known[name].partitions}: later records of"
-            " an object may be in another partition than its earlier ones, and between the two there is no order"
-        )
-
-
-def key_in_words(before: str, now: str) -> str:
-    """A sentence about the option ``key``."""
-    return (
-        f"key is {now}, it was {before}: records in the topics keep their former keys, so later records of an object"
-        " may be in another partition, and compacted topics keep its last record under each key"
-    )
-
-
-def state_in_words(topic: str) -> str:
-    """A sentence about a ``state_topic`` that a sink has got since it began."""
-    late = "gets the objects that change from now on; kubedelta snapshot writes the others"
-    return f"state_topic {topic} is new, and {late}"
-
-
 # ── The watch ────────────────────────────────────────────────────────────────
 
 _INTERVAL = "topic.metadata.refresh.interval.ms"
@@ -124,7 +101,12 @@ class TopicWatch:
 
     def settle(self) -> str:
         """The changes are known from now on. Returns them in words, apart from topics that were created again."""
-        sentences = list(in_words(self.changes, self._memory.topics, self._found))
+        known, found = self._memory.topics, self._found
+        sentences = [
+            f"topic {name} has {found[name].partitions} partitions, it had {known[name].partitions}: later records of"
+            " an object may be in another partition than its earlier ones, and between the two there is no order"
+            for name in self.changes.grown
+        ]
         sentences += self._new_options
         self._memory.topics |= self._found
         self._memory.key, self._memory.state = self._key, self._state
@@ -132,11 +114,18 @@ class TopicWatch:
         return "; ".join(sentences)
 
     def _changed_options(self, memory: KafkaMemory) -> Iterator[str]:
-        if memory.key and memory.key != self._key:
-            yield key_in_words(memory.key, self._key)
         # Every sink that has begun has saved its key.
+        if memory.key and memory.key != self._key:
+            yield (
+                f"key is {self._key}, it was {memory.key}: records in the topics keep their former keys, so later"
+                " records of an object may be in another partition, and compacted topics keep its last record under"
+                " each key"
+            )
         if memory.key and self._state and memory.state != self._state:
-            yield state_in_words(self._state)
+            yield (
+                f"state_topic {self._state} is new, and gets the objects that change from now on; kubedelta snapshot"
+                " writes the others"
+            )
 
     def _ask(self, topics: list[str]) -> asyncio.Future[Mapping[str, TopicState]]:
         return asyncio.get_running_loop().run_in_executor(self._threads, self._topics.describe, topics)

@@ -5,9 +5,9 @@ The sink asks before the first record of each topic: the producer itself would k
 half a minute and then fail them without a reason.
 
 Brokers with ``auto.create.topics.enable``, which is Kafka's default, create a topic that a request for metadata names,
-with their own number of partitions and without compaction. So no client of the sink permits that, ``missing_topics``
-asks for all topics and for none by its name, and a missing topic is created in one place: as ``create_topics`` says, or
-else by the brokers, unless it must be compacted.
+with their own number of partitions and without compaction. So no client of the sink permits that, ``mistakes`` asks for
+all topics and for none by its name, and a missing topic is created in one place: as ``create_topics`` says, or else by
+the brokers, unless it must be compacted.
 """
 
 from __future__ import annotations
@@ -262,7 +262,7 @@ class Topics:
         if not topics:
             return {}
         try:
-            admin = AdminClient(self._config.connection() | {"log_level": 0})
+            admin = self._admin()
             timeout = self._options.connect_timeout
             asked = admin.describe_topics(TopicCollection([*topics]), request_timeout=timeout)
         except (KafkaException, SinkUnavailable):
@@ -289,7 +289,7 @@ class Topics:
     async def mistakes(self, wanted: Sequence[str]) -> list[str]:
         """Sentences about topics that records cannot go to, or should not. Raises SinkUnavailable."""
         run = asyncio.get_running_loop().run_in_executor
-        missing = await run(self._threads, missing_topics, self._options, self._config, wanted, self.compact_only)
+        missing = await run(self._threads, self._missing, wanted)
         found = []
         if missing:
             found = [f"no topic {', '.join(missing)}, and brokers create none: create them, or set create_topics"]
@@ -315,7 +315,7 @@ class Topics:
         """Topic → its setting of this name; None where asking is not permitted. Topics without an answer are left
         out. Blocks."""
         try:
-            admin = AdminClient(self._config.connection() | {"log_level": 0})
+            admin = self._admin()
         except (KafkaException, SinkUnavailable):
             return {}
         timeout = self._options.connect_timeout
@@ -384,8 +384,7 @@ class Topics:
 
     def _create(self, topics: list[str]) -> dict[str, str]:
         """Topic → reason, of the topics that could not be created."""
-        # log_level 0: librdkafka would write lines of its own to standard error.
-        admin, how = AdminClient(self._config.connection() | {"log_level": 0}), self._options.create_topics
+        admin, how = self._admin(), self._options.create_topics
         if how is None:
             for topic in set(topics) - self.compact_only:
                 admin.list_topics(topic, timeout=self._options.connect_timeout)  # Brokers may create what is named.
@@ -408,6 +407,29 @@ class Topics:
                     failed[topic] = f"topic {topic} cannot be created: {error.args[0].str()}"
         return failed
 
+    def _missing(self, wanted: Sequence[str]) -> list[str]:
+        """The wanted topics that do not exist and that neither the sink nor the brokers create. Brokers create none
+        that is compacted. Blocks. Raises SinkUnavailable."""
+        if self._options.create_topics is not None:
+            return []
+        servers, timeout = self._options.bootstrap_servers, self._options.connect_timeout
+        try:
+            admin = self._admin()
+            # Asks for all topics: a broker may create a topic that is asked for by name.
+            found = admin.list_topics(timeout=timeout)
+            missing = [topic for topic in dict.fromkeys(wanted) if topic not in found.topics]
+            if missing and _brokers_create_topics(admin, found, timeout):
+                return [topic for topic in missing if topic in self.compact_only]
+            return missing
+        except KafkaException as error:
+            raise SinkUnavailable(f"cannot look at topics of {servers}: {error.args[0].str()}") from error
+
+    def _admin(self) -> AdminClient:
+        """Hold it until its answers are there: a client that is collected gives none. Blocks. Raises KafkaException and
+        WrongOption."""
+        # log_level 0: librdkafka would write lines of its own to standard error.
+        return AdminClient(self._config.connection() | {"log_level": 0})
+
     def _reason(self, topic: str, error: KafkaError) -> str:
         if error.code() in _MISSING:
             how = f" with cleanup.policy {_COMPACT}" if topic in self.compact_only else ""
@@ -424,29 +446,6 @@ def _error_of(producer: KafkaProducer, topic: str, timeout: float) -> KafkaError
         error: KafkaError = found.error
         return error
     return None if found.partitions else KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART)
-
-
-# ── Topics that nobody creates ───────────────────────────────────────────────
-
-
-def missing_topics(
-    options: KafkaOptions, config: ClientConfig, wanted: Sequence[str], compact_only: Collection[str]
-) -> list[str]:
-    """The wanted topics that do not exist and that neither the sink nor the brokers create. Brokers create none that is
-    compacted (``compact_only``). Blocks. Raises SinkUnavailable."""
-    if options.create_topics is not None:
-        return []
-    timeout = options.connect_timeout
-    try:
-        admin = AdminClient(config.connection() | {"log_level": 0})
-        # Asks for all topics: a broker may create a topic that is asked for by name.
-        found = admin.list_topics(timeout=timeout)
-        missing = [topic for topic in dict.fromkeys(wanted) if topic not in found.topics]
-        if missing and _brokers_create_topics(admin, found, timeout):
-            return [topic for topic in missing if topic in compact_only]
-        return missing
-    except KafkaException as error:
-        raise SinkUnavailable(f"cannot look at topics of {options.bootstrap_servers}: {error.args[0].str()}") from error
 
 
 def _brokers_create_topics(admin: AdminClient, found: Any, timeout: float) -> bool:

@@ -3,13 +3,12 @@ record is stored when the stream has acknowledged its message; ids make repeated
 duplicate window.
 
 bucket       NatsSinkWithState: keeps the newest form of each object in a key-value bucket
-connection   opens a connection, which is never reconnected; checks the options before the bridge runs, and names the
-             claims on the stream and the bucket
+connection   opens a connection, which is never reconnected; checks the options before the bridge runs
 delivery     publishes the messages of a batch until all are answered
-encode       makes a record a message: subject, headers, payload
+encode       makes a record a message: subject, headers, payload; describes the messages for schemas
 exchange     the state of one exchange: numbers, answers, duplicates, messages in flight
 leading      takes the stream over for the leader of a term
-options      declares the options of the sink
+options      declares the options of the sink; names the claims on the stream and the bucket
 reader       makes the library's source of the options, for ``kubedelta verify``, ``tail`` and ``history build``; reads
              without a stream
 sink         NatsSink: connects, looks for losses, encodes and delivers
@@ -35,9 +34,9 @@ Invariants, each with its test:
 
 from collections.abc import Callable, Sequence
 
-from bridge.model.formats.definitions import Definitions
-from sinks.base import Channel, Claim, RecordReader, Sink, SinkType, WrongOption
-from sinks.nats.options import NatsOptions
+from sinks.base import RecordReader, Sink, SinkType, WrongOption
+from sinks.nats.encode import channels
+from sinks.nats.options import NatsOptions, claims
 
 
 def _load() -> Callable[..., Sink]:
@@ -58,18 +57,6 @@ def _examine(options: NatsOptions) -> Sequence[WrongOption]:
     return examine(options)
 
 
-def _claims(options: NatsOptions) -> Sequence[Claim]:
-    from sinks.nats.connection import claims
-
-    return claims(options)
-
-
-def _channels(options: NatsOptions, cluster: str, definitions: Definitions) -> Sequence[Channel]:
-    from sinks.nats.bucket import channels
-
-    return channels(options, cluster, definitions)
-
-
 TYPE = SinkType(
     name="nats",
     options=NatsOptions,
@@ -78,6 +65,6 @@ TYPE = SinkType(
     summary="CloudEvents in a NATS JetStream stream, a subject for each object",
     reader=_load_reader,
     examine=_examine,
-    claims=_claims,
-    channels=_channels,
+    claims=claims,
+    channels=channels,
 )

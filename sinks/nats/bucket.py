@@ -10,32 +10,27 @@ the history and then the newest record of each key to the bucket, through the sa
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from contextlib import suppress
 from time import monotonic
-from urllib.parse import urlsplit
 
 from msgspec.structs import replace
 from nats.js.api import DiscardPolicy, StorageType, StoreCompression, StreamConfig, StreamInfo
 
 from bridge.model.change import Op
-from bridge.model.formats.definitions import Definitions
-from bridge.model.formats.schema import NOTICE_KINDS, TERM_NOTICE
 from bridge.model.record import Delta, Record, TermBegan
 from sinks.base import SinkContext
-from sinks.channels import Channel, SentMessage, notice_messages, object_messages
 from sinks.nats.connection import NatsConnection
 from sinks.nats.delivery import MAX_MESSAGES_IN_FLIGHT, NatsDelivery
 from sinks.nats.encode import (
     EXPECTED_STREAM,
     MAX_SUBJECT,
     MSG_ID,
-    NATS_NAMES,
     ROOM_FOR_SEQUENCE,
     NatsEncoder,
     NatsMessage,
-    escaped,
     headers_size,
+    key_subject,
 )
 from sinks.nats.exchange import LostDuplicates
 from sinks.nats.leading import StreamInDoubt, append_all, term_at_end
@@ -44,7 +39,6 @@ from sinks.nats.sink import LOOK_INTERVAL, NatsSink
 from sinks.nats.stream import KnownBucket, NatsStream, StreamDescription
 from sinks.receipt import BatchResult, Receipt, SinkUnavailable
 from sinks.state import StateBesideHistory
-from sinks.template import Template
 
 # ── The bucket ───────────────────────────────────────────────────────────────
 
@@ -108,7 +102,6 @@ def _unfit(info: StreamInfo, subjects: list[str]) -> str:
 
 # ── Entries ──────────────────────────────────────────────────────────────────
 
-KEY = "{cluster}.{group}.{resource}.{namespace}.{name}"
 _MARKER = {"KV-Operation": "PURGE", "Nats-Rollup": "sub"}
 """What clients of key-value buckets send to purge a key."""
 _EXPIRY = {"Nats-TTL": "24h"}
@@ -127,7 +120,7 @@ class EntryEncoder:
     ) -> None:
         self._history = history
         self._stream = options.state_stream
-        self._subject = Template(f"$KV.{options.state}.{KEY}", cluster, key_part)
+        self._subject = key_subject(options, cluster)
 
     def encode(self, record: Record, *, expires: bool) -> NatsMessage:
         """``expires``: the bucket may remove markers. Raises ValueError as the encoder of the history does, and when
@@ -151,11 +144,6 @@ class EntryEncoder:
         headers = {name: value for name, value in message.headers.items() if name != MSG_ID}
         headers |= {EXPECTED_STREAM: self._stream} | further
         return NatsMessage(message.id, subject, headers, payload, headers_size(headers) + len(payload))
-
-
-def key_part(value: str) -> str:
-    """A value as one part of a key: like a token of a subject, and a colon, which keys may not have, becomes =3A."""
-    return escaped(value).replace(":", "=3A")
 
 
 # ── Taking over ──────────────────────────────────────────────────────────────
@@ -351,52 +339,3 @@ def _key(delta: Delta) -> Hashable:
 
 def _joined(*texts: str) -> str:
     return "; ".join(filter(None, texts))
-
-
-# ── For schemas and documents ────────────────────────────────────────────────
-
-
-def channels(options: NatsOptions, cluster: str, definitions: Definitions) -> Sequence[Channel]:
-    """The subjects of objects, the subject of notices, and the bucket."""
-    template = Template(options.subject, cluster, escaped)
-    server = urlsplit(options.servers[0])
-    host = server.netloc.rpartition("@")[2]
-    kinds = (*NOTICE_KINDS, TERM_NOTICE) if options.fences else NOTICE_KINDS
-    objects = object_messages(options, cluster, definitions, NATS_NAMES)
-    return [
-        Channel(
-            name="objects",
-            address=template.of_cluster(),
-            messages=objects,
-            protocol=server.scheme,
-            host=host,
-            parameters=template.parameters(),
-        ),
-        Channel(
-            name="notices",
-            address=template.of_notices(),
-            messages=notice_messages(options, cluster, definitions, NATS_NAMES, kinds),
-            protocol=server.scheme,
-            host=host,
-        ),
-        *_channel_of_state(options, cluster, objects, server.scheme, host),
-    ]
-
-
-def _channel_of_state(
-    options: NatsOptions, cluster: str, objects: Sequence[SentMessage], protocol: str, host: str
-) -> Iterator[Channel]:
-    """The bucket, if the options name one."""
-    if options.state is not None:
-        template = Template(f"$KV.{options.state}.{KEY}", cluster, key_part)
-        gone = "A purge marker: the object is gone."
-        begun = f" Under {template.of_notices()}: a leader begins its term." if options.fences else ""
-        marker = {"type": "string", "maxLength": 0, "description": gone + begun}
-        yield Channel(
-            name="state",
-            address=template.of_cluster(),
-            messages=(*objects, SentMessage("Purge", marker, objects[0].headers)),
-            protocol=protocol,
-            host=host,
-            parameters=template.parameters(),
-        )

@@ -4,8 +4,7 @@ The client's own reconnect would send the messages again that waited in its buff
 the messages that it had given to the socket: a gap, with later messages behind it. So a broken connection stays closed,
 and the next connection begins with the oldest message that was not acknowledged.
 
-``examine`` checks the options before the bridge runs, without a server: the files that they name. ``claims`` names the
-stream and the bucket.
+``examine`` checks the options before the bridge runs, without a server: the files that they name.
 """
 
 from __future__ import annotations
@@ -17,7 +16,6 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeAlias
-from urllib.parse import urlsplit
 
 import nats.errors
 import nkeys
@@ -27,7 +25,6 @@ from nats.js import JetStreamContext
 from nats.protocol.command import hpub_cmd
 
 from bridge.model.primitives.network import why_unconnected, why_unverified
-from sinks.base import Claim
 from sinks.nats.options import NatsOptions
 from sinks.receipt import SinkUnavailable, WrongOption, wrong_options
 from sinks.secret_files import Step, TlsFiles, check_tls_files, read_secret
@@ -271,7 +268,6 @@ def _check_secure(client: Client, tls: ssl.SSLContext | None) -> None:
 # ── The options ──────────────────────────────────────────────────────────────
 
 _CREDENTIALS_PARTS = ("-----BEGIN NATS USER JWT-----", "-----BEGIN USER NKEY SEED-----")
-_DEFAULT_PORT = 4222
 
 
 def examine(options: NatsOptions) -> Sequence[WrongOption]:
@@ -302,17 +298,3 @@ def _seed(path: Path) -> None:
         nkeys.from_seed(seed.encode()).wipe()
     except Exception:  # nkeys raises errors of its own, and errors of base64.
         raise WrongOption("nkey_seed_file", f"{path} holds no seed of an NKey") from None
-
-
-def claims(options: NatsOptions) -> Sequence[Claim]:
-    """Claims on stream and bucket for each server: two sinks may name different servers of the same cluster."""
-    if options.stream is None:
-        return []
-    streams = [(options.stream, f"the stream {options.stream}, with sole_writer", options.sole_writer)]
-    if options.state is not None:
-        streams.append((options.state_stream, f"the bucket {options.state}", True))
-    return [
-        Claim(f"nats {address.hostname}:{address.port or _DEFAULT_PORT} {stream}", description, exclusive)
-        for address in map(urlsplit, options.servers)
-        for stream, description, exclusive in streams
-    ]

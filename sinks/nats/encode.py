@@ -3,22 +3,28 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from urllib.parse import urlsplit
 
 import msgspec
 from msgspec.structs import replace
 
 from bridge.model.formats.cloudevent import TERM_TYPE, CloudEvents, HeaderNames, percent_encoded
+from bridge.model.formats.definitions import Definitions
 from bridge.model.formats.notice import TermData
+from bridge.model.formats.schema import NOTICE_KINDS, TERM_NOTICE
 from bridge.model.record import Record, TermBegan
 from bridge.model.versions.version import number_of
+from sinks.channels import Channel, SentMessage, notice_messages, object_messages
 from sinks.nats.options import NatsOptions
 from sinks.template import Template
 
 MSG_ID = "Nats-Msg-Id"
 EXPECTED_STREAM = "Nats-Expected-Stream"
 EXPECTED_LAST_SEQUENCE = "Nats-Expected-Last-Sequence"
+_KEY = "{cluster}.{group}.{resource}.{namespace}.{name}"
+"""Of an object in the bucket."""
 _DIGITS = len(str(2**64))
 ROOM_FOR_SEQUENCE = len(EXPECTED_LAST_SEQUENCE) + _DIGITS + len(": \r\n")
 """Bytes that ``behind`` adds, whatever the number: a size that fits once fits always."""
@@ -146,6 +152,16 @@ def _escape(found: re.Match[str]) -> str:
     return "_" if found[0] == "." else "".join(f"={byte:02X}" for byte in found[0].encode())
 
 
+def _key_part(value: str) -> str:
+    """A value as one part of a key: like a token of a subject, and a colon, which keys may not have, becomes =3A."""
+    return escaped(value).replace(":", "=3A")
+
+
+def key_subject(options: NatsOptions, cluster: str) -> Template:
+    """The subject of an object's key in the bucket."""
+    return Template(f"$KV.{options.state}.{_KEY}", cluster, _key_part)
+
+
 def stream_subjects(options: NatsOptions, cluster: str) -> list[str]:
     """The subjects that the stream must take, so that it stores every message of this sink."""
     subject = Template(options.subject, cluster, escaped).wildcard("*")
@@ -156,3 +172,52 @@ def headers_size(headers: dict[str, str]) -> int:
     """Bytes of the headers in a message."""
     # As the server counts: the preamble, and a separator and a line break for each header.
     return _PREAMBLE + sum(map(len, headers)) + sum(map(len, headers.values())) + _PER_HEADER * len(headers)
+
+
+# ── For schemas and documents ────────────────────────────────────────────────
+
+
+def channels(options: NatsOptions, cluster: str, definitions: Definitions) -> Sequence[Channel]:
+    """The subjects of objects, the subject of notices, and the bucket."""
+    template = Template(options.subject, cluster, escaped)
+    server = urlsplit(options.servers[0])
+    host = server.netloc.rpartition("@")[2]
+    kinds = (*NOTICE_KINDS, TERM_NOTICE) if options.fences else NOTICE_KINDS
+    objects = object_messages(options, cluster, definitions, NATS_NAMES)
+    return [
+        Channel(
+            name="objects",
+            address=template.of_cluster(),
+            messages=objects,
+            protocol=server.scheme,
+            host=host,
+            parameters=template.parameters(),
+        ),
+        Channel(
+            name="notices",
+            address=template.of_notices(),
+            messages=notice_messages(options, cluster, definitions, NATS_NAMES, kinds),
+            protocol=server.scheme,
+            host=host,
+        ),
+        *_channel_of_state(options, cluster, objects, server.scheme, host),
+    ]
+
+
+def _channel_of_state(
+    options: NatsOptions, cluster: str, objects: Sequence[SentMessage], protocol: str, host: str
+) -> Iterator[Channel]:
+    """The bucket, if the options name one."""
+    if options.state is not None:
+        template = key_subject(options, cluster)
+        gone = "A purge marker: the object is gone."
+        begun = f" Under {template.of_notices()}: a leader begins its term." if options.fences else ""
+        marker = {"type": "string", "maxLength": 0, "description": gone + begun}
+        yield Channel(
+            name="state",
+            address=template.of_cluster(),
+            messages=(*objects, SentMessage("Purge", marker, objects[0].headers)),
+            protocol=protocol,
+            host=host,
+            parameters=template.parameters(),
+        )

@@ -1,4 +1,4 @@
-"""The options of a NATS sink."""
+"""The options of a NATS sink. ``claims`` names the stream and the bucket."""
 
 from __future__ import annotations
 
@@ -14,11 +14,13 @@ from bridge.model.primitives.network import is_loopback
 from bridge.model.primitives.shard import Shard, ShardBy
 from config.rules import AnyOf, Condition, Contains, Given, Is, NeededByDefaults, Not, Rule, needs, together
 from config.values import HOST, PORT, Between, CaFile, CertFile, Count, Duration, Flag, KeyFile, Matching, Section, Size
+from sinks.base import Claim
 from sinks.options import NAMES_NEED_ORDER, OBJECTS_ALONE, EventOptions
 from sinks.receipt import WrongOption
 from sinks.state import state_rules
 from sinks.template import check_template, template_pattern
 
+_DEFAULT_PORT = 4222
 _PART = r"[^\x00-\x20\x7f.*>{}]"
 
 
@@ -231,3 +233,17 @@ class NatsOptions(EventOptions):
             return None
         secret = "password" if self.password_file else "token"
         return f"servers are nats://: if they do not ask for TLS, anybody on the way can read the {secret}; use tls://"
+
+
+def claims(options: NatsOptions) -> Sequence[Claim]:
+    """Claims on stream and bucket for each server: two sinks may name different servers of the same cluster."""
+    if options.stream is None:
+        return []
+    streams = [(options.stream, f"the stream {options.stream}, with sole_writer", options.sole_writer)]
+    if options.state is not None:
+        streams.append((options.state_stream, f"the bucket {options.state}", True))
+    return [
+        Claim(f"nats {address.hostname}:{address.port or _DEFAULT_PORT} {stream}", description, exclusive)
+        for address in map(urlsplit, options.servers)
+        for stream, description, exclusive in streams
+    ]
