@@ -20,7 +20,7 @@ from bridge.model.answers import Refused
 from bridge.model.resource import Resource
 from bridge.outbox import Damaged, StateError, StateInspection, UnknownFormat, look_at, shard_in
 from bridge.plan import cluster_identity
-from bridge.plan.cluster_view import ClusterRefuses, ClusterUnavailable, ClusterView, digests_by
+from bridge.plan.cluster_view import ClusterRefuses, ClusterUnavailable, ClusterView, digest_in
 from bridge.plan.difference import MOST_DELETES
 from bridge.plan.entries import Resolution, resolve_wanted
 from bridge.plan.plan import Plan, SinkPlan
@@ -53,11 +53,12 @@ async def check_all(plan: Plan, running: About | None, *, noise: float | None = 
         if sink.caution:
             yield Finding(f"sinks.{sink.name}", CheckResult.NOTE, sink.caution)
     resources: Sequence[Resource] = ()
-    insecure: list[ConnectionInsecure] = []
+    facts: list[Fact] = []
     try:
-        async with connect(plan.access, report=partial(_keep_insecure, insecure)) as client:
-            for each in insecure:
-                yield Finding("cluster", CheckResult.NOTE, each.reason)
+        async with connect(plan.access, report=facts.append) as client:
+            for fact in facts:
+                if isinstance(fact, ConnectionInsecure):
+                    yield Finding("cluster", CheckResult.NOTE, fact.reason)
             catalogue = None
             try:
                 version = await client.version()
@@ -81,11 +82,6 @@ async def check_all(plan: Plan, running: About | None, *, noise: float | None = 
     ):
         for finding in findings:
             yield finding
-
-
-def _keep_insecure(insecure: list[ConnectionInsecure], fact: Fact) -> None:
-    if isinstance(fact, ConnectionInsecure):
-        insecure.append(fact)
 
 
 def _of_cluster(error: CredentialsError) -> Finding:
@@ -182,10 +178,8 @@ def _other_shard(plan: Plan) -> Finding | None:
 async def _forecast(
     plan: Plan, client: KubeClient, catalogue: Catalogue, resolution: Resolution, look: StateInspection
 ) -> Finding:
-    digests = digests_by(plan, catalogue)
-    view = ClusterView(
-        plan.cluster, client, resolution.desired, most=MOST_OBJECTS, digests_of=digests, shard=plan.shard
-    )
+    digests = partial(digest_in, plan, catalogue)
+    view = ClusterView(plan.cluster, client, resolution.desired, most=MOST_OBJECTS, digest_in=digests, shard=plan.shard)
     try:
         changes = await forecast(plan.cluster, plan.wanted, resolution, view, look)
     except (ClusterUnavailable, ClusterRefuses) as error:

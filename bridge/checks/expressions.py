@@ -25,7 +25,7 @@ from bridge.model.resource import Resource
 from bridge.outbox import utc_now
 from bridge.plan.cluster_view import pages
 from bridge.plan.entries import Resolution, resolve_entries, unwatched_entries
-from bridge.plan.keys import likely_transforms
+from bridge.plan.keys import likely_transform
 from bridge.plan.plan import Plan
 from bridge.views.content_maker import SinkContent, WrongContent, compile_content
 from bridge.views.evaluation import Evaluation, Evaluator, Failures
@@ -56,50 +56,48 @@ async def check_selections(
             tallies += _of_content(sink.name, selection, compile_content(sink.content, f"sinks.{sink.name}", language))
     if not allowed or not tallies:
         return
-    transform_of = likely_transforms(plan, catalogue)
     for (_, scope), resource in resolution.desired.items():
         here = [(each, count) for each in tallies if (count := each.counter(resource)) is not None]
         if here:
             lister = client.lister_watcher(resource, scope, managed_fields=False, shard=plan.shard)
-            reader = _Reader(lister, resource, transform_of(resource))
-            if problem_of_list := await reader.evaluate(here, plan.cluster):
+            transform = likely_transform(plan, catalogue, resource)
+            if problem_of_list := await _evaluate(resource, lister, transform, here, plan.cluster):
                 yield Finding(f"resources: {resource}", CheckResult.NOTE, problem_of_list)
     for tally in tallies:
         yield tally.finding
 
 
-@dataclass(frozen=True, slots=True)
-class _Reader:
-    """Lists the objects of a resource in a scope, page by page."""
-
-    lister: ListerWatcher
-    resource: Resource
-    transform: Transform
-
-    async def evaluate(self, counters: Sequence[tuple[Tally, Callable[[Evaluation], None]]], cluster: str) -> str:
-        """``counters``: each with its tally. Returns why not all objects were evaluated; empty if all were."""
-        failures = Failures()
-        expressions = {tally.expression: None for tally, _ in counters}
-        expressions |= {condition: None for tally, _ in counters for condition in tally.conditions}
-        evaluator = Evaluator(self.resource, cluster, expressions, failures, with_labels=True)
-        seen = 0
-        async for answer in pages(self.lister):
-            if not isinstance(answer, Page):
-                return f"expressions were evaluated on {counted(seen, 'object')} only: {answer.reason}"
-            for each in answer.objects:
-                thing = self.transform(each)
-                evaluation = evaluator.evaluation(thing.key, thing.body, thing.body, {TIME: utc_now(), CHANGED: []}.get)
-                for _, count in counters:
-                    count(evaluation)
-            seen += len(answer.objects)
-            _, first = failures.take()
-            for failure in first:
-                for tally, _ in counters:
-                    if tally.expression.text == failure.expression:
-                        tally.reason = tally.reason or failure.reason
-            if seen >= MOST_EVALUATED and answer.next_page is not None:
-                return f"expressions were evaluated on the first {counted(seen, 'object')} only"
-        return ""
+async def _evaluate(
+    resource: Resource,
+    lister: ListerWatcher,
+    transform: Transform,
+    counters: Sequence[tuple[Tally, Callable[[Evaluation], None]]],
+    cluster: str,
+) -> str:
+    """Lists the objects of a resource in a scope. ``counters``: each with its tally. Returns why not all objects were
+    evaluated; empty if all were."""
+    failures = Failures()
+    expressions = {tally.expression: None for tally, _ in counters}
+    expressions |= {condition: None for tally, _ in counters for condition in tally.conditions}
+    evaluator = Evaluator(resource, cluster, expressions, failures, with_labels=True)
+    seen = 0
+    async for answer in pages(lister):
+        if not isinstance(answer, Page):
+            return f"expressions were evaluated on {counted(seen, 'object')} only: {answer.reason}"
+        for each in answer.objects:
+            thing = transform(each)
+            evaluation = evaluator.evaluation(thing.key, thing.body, thing.body, {TIME: utc_now(), CHANGED: []}.get)
+            for _, count in counters:
+                count(evaluation)
+        seen += len(answer.objects)
+        _, first = failures.take()
+        for failure in first:
+            for tally, _ in counters:
+                if tally.expression.text == failure.expression:
+                    tally.reason = tally.reason or failure.reason
+        if seen >= MOST_EVALUATED and answer.next_page is not None:
+            return f"expressions were evaluated on the first {counted(seen, 'object')} only"
+    return ""
 
 
 # ── Counts of values ─────────────────────────────────────────────────────────

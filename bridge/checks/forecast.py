@@ -5,14 +5,13 @@ records.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from bridge.model.change import Op
 from bridge.model.policies import StartPolicy
-from bridge.model.resource import Resource, Scope
-from bridge.outbox import LedgerObject, StateInspection, covering
-from bridge.plan.cluster_view import ClusterView, Version, partition_of
+from bridge.outbox import StateInspection, covering
+from bridge.plan.cluster_view import ClusterView, partition_of
 from bridge.plan.entries import Resolution, wanted_scopes
 from bridge.plan.plan import SinkPlan, Wanted
 
@@ -29,57 +28,42 @@ class Changes:
     """Resource → deleted objects that the configuration no longer covers, or covers by other scopes."""
 
 
-def compare(
-    resource: str,
-    held: Iterable[tuple[str, LedgerObject]],
-    live: Mapping[str, Version],
-    digests: Mapping[str, bytes],
-    *,
-    narrowed: bool,
-) -> Changes:
-    """Compares the ledger (``held``, with the keys of ``live`` and ``digests``) with the live objects. ``narrowed``:
-    other scopes are watched than before, so that a missing object may exist outside of them."""
-    found = Changes()
-    seen = set()
-    for key, each in held:
-        seen.add(key)
-        now = live.get(key)
-        if now is None or now.uid != each.uid:
-            found.ops[Op.DELETED] += 1
-            found.left[resource] += int(now is None and narrowed)
-            found.ops[Op.ADDED] += int(now is not None)
-        elif now.resource_version != each.version and (each.digest is None or each.digest != digests.get(key)):
-            found.ops[Op.UPDATED] += 1
-    found.ops[Op.ADDED] += len(live.keys() - seen)
-    return found
-
-
 async def forecast(
     cluster: str, configured: Sequence[Wanted], resolution: Resolution, view: ClusterView, look: StateInspection
 ) -> Changes:
     """Forecasts the changes of a start. Raises ClusterUnavailable, ClusterRefuses and Damaged. Memory: the objects of
     one resource at a time."""
-    total = Changes()
+    found = Changes()
+    held = {resource.name: resource for resource in look.resources()}
     served = {resource.name: resource for resource in resolution.desired.values()}
-    for resource in (*look.resources(), *(each for name, each in served.items() if name not in _names(look))):
-        scopes = [scope for name, scope in resolution.desired if name == resource.name]
+    for name, resource in (served | held).items():
+        scopes = [scope for each, scope in resolution.desired if each == name]
         if not scopes and wanted_scopes(configured, resource):
             # Configured and not served now: its objects are exported as deleted only after further discoveries.
             continue
-        covered, gone = _split(look, resource, scopes)
-        total.ops[Op.DELETED] += gone
-        total.left[resource.name] += gone
-        if not scopes:
-            continue
         before = look.scopes(resource)
-        live = await view.look({resource.name})
-        keyed = [(partition_of(cluster, served[resource.name], each.key), each) for each in covered]
-        found = compare(resource.name, keyed, live, view.digests, narrowed=bool(before) and set(before) != set(scopes))
-        total.ops += found.ops
-        total.left += found.left
+        # Other scopes are watched than before, so that a missing object may exist outside of them.
+        narrowed = bool(before) and set(before) != set(scopes)
+        live = await view.look({name}) if scopes else {}
+        seen = set()
+        for each in look.objects(resource):
+            if covering(scopes, each.key) is None:
+                found.ops[Op.DELETED] += 1
+                found.left[name] += 1
+                continue
+            key = partition_of(cluster, served[name], each.key)
+            seen.add(key)
+            now = live.get(key)
+            if now is None or now.uid != each.uid:
+                found.ops[Op.DELETED] += 1
+                found.ops[Op.ADDED] += int(now is not None)
+                found.left[name] += int(now is None and narrowed)
+            elif now.resource_version != each.version and (each.digest is None or each.digest != view.digests.get(key)):
+                found.ops[Op.UPDATED] += 1
+        found.ops[Op.ADDED] += len(live.keys() - seen)
     # A unary plus drops the zeros of a Counter.
-    total.left = +total.left
-    return total
+    found.left = +found.left
+    return found
 
 
 def by_sink(changes: Changes, sinks: Sequence[SinkPlan], look: StateInspection) -> list[tuple[str, str, int]]:
@@ -97,18 +81,3 @@ def by_sink(changes: Changes, sinks: Sequence[SinkPlan], look: StateInspection) 
             rows.append((sink.name, WAITING, waiting))
         rows += [(sink.name, str(op), ops[op]) for op in Op if ops[op]]
     return rows
-
-
-def _names(look: StateInspection) -> set[str]:
-    return {resource.name for resource in look.resources()}
-
-
-def _split(look: StateInspection, resource: Resource, scopes: Sequence[Scope]) -> tuple[list[LedgerObject], int]:
-    covered = []
-    gone = 0
-    for each in look.objects(resource):
-        if covering(scopes, each.key) is None:
-            gone += 1
-        else:
-            covered.append(each)
-    return covered, gone

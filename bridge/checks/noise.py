@@ -37,7 +37,7 @@ from bridge.model.resource import Resource
 from bridge.model.versions.version import number_of
 from bridge.plan.cluster_view import pages
 from bridge.plan.entries import Resolution, ignored_by
-from bridge.plan.keys import likely_transforms
+from bridge.plan.keys import likely_transform
 from bridge.plan.plan import Plan
 from bridge.views.differences import differences
 
@@ -62,12 +62,12 @@ async def check_noise(
     tally = NoiseTally()
     states = _KnownStates()
     lists = asyncio.Semaphore(_LISTS)
-    transform_of = likely_transforms(plan, catalogue)
     watches = []
     for (_, scope), resource in resolution.desired.items():
         ignored = tuple(ignored_by(plan.wanted, resource, scope, catalogue))
         lister = client.lister_watcher(resource, scope, managed_fields=False, shard=plan.shard)
-        watches.append(_NoiseWatch(resource, lister, transform_of(resource), ignored, tally, states, lists, seconds))
+        transform = likely_transform(plan, catalogue, resource)
+        watches.append(_NoiseWatch(resource, lister, transform, ignored, tally, states, lists, seconds))
     for each, reasons in zip(watches, await asyncio.gather(*(each.run() for each in watches)), strict=True):
         for reason in reasons:
             yield Finding(f"noise: {each.resource}", CheckResult.NOTE, reason)

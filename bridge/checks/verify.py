@@ -13,6 +13,7 @@ import asyncio
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from bridge.checks.compare import Candidate, Coverage, Difference, DifferenceKind, Holdings, differences
@@ -31,11 +32,11 @@ from bridge.plan.cluster_view import (
     Matches,
     Progress,
     Version,
-    digests_by,
+    digest_in,
     partition_of,
 )
 from bridge.plan.entries import Resolution, resolve_entries, resolve_wanted
-from bridge.plan.keys import likely_transforms
+from bridge.plan.keys import likely_transform
 from bridge.plan.plan import Plan, SinkPlan
 from bridge.telemetry.facts import discard
 from bridge.views.decisions import Views
@@ -86,18 +87,17 @@ async def verify(
             catalogue = await client.discover()
             meant = resolve_wanted(plan.wanted, catalogue)
             expected = None if sink.select is None else Expected(plan, sink, catalogue, meant)
-            digests = digests_by(plan, catalogue)
             view = ClusterView(
                 plan.cluster,
                 client,
                 meant.desired,
                 matching=None if expected is None else expected.matching,
-                digests_of=digests,
+                digest_in=partial(digest_in, plan, catalogue),
                 shard=plan.shard,
                 progress=progress,
             )
             coverage = Coverage(plan.wanted, view.listed, catalogue.resources, meant.unresolved)
-            states = None if digests is None else IgnoredStates(plan.state, plan.cluster)
+            states = IgnoredStates(plan.state, plan.cluster)
             holdings = Holdings(plan.cluster, coverage, plan.shard)
             comparison = _Comparison(reader, view, coverage, holdings, StoredVersions(), expected, states, progress)
             unknown = tuple(f"{name}: {reason}" for name, reason in meant.unresolved.items())
@@ -117,8 +117,7 @@ class _Comparison:
     versions: StoredVersions
     expected: Expected | None
     """None for a sink that has to have every object."""
-    states: IgnoredStates | None
-    """None if no changes are ignored."""
+    states: IgnoredStates
     progress: Progress | None
 
     async def run(self, source: str, notes: tuple[str, ...], settle: float) -> Verification:
@@ -167,8 +166,6 @@ class _Comparison:
             if not each.compare_again(live.get(key), stored.get(key), arrived.get(key, {}))
             and (self.expected is None or self.expected.counts(each.difference))
         }
-        if self.states is None:
-            return left
         unexplained = self.states.unexplained([each.difference for each in left.values()], self.view.digests)
         return {each.key: left[each.key] for each in unexplained}
 
@@ -177,8 +174,7 @@ class _Comparison:
             yield f"{counted(others, 'record')} of other shards were not compared"
         if self.expected is not None:
             yield from self.expected.notes(resource.name for resource, _ in self.view.listed)
-        if self.states is not None:
-            yield from self.states.notes()
+        yield from self.states.notes()
 
     async def _read_on(self) -> None:
         async with aclosing(self.reader.read(self.coverage.filters)) as batches:
@@ -209,7 +205,7 @@ class Expected:
         self._sink = sink.name
         self._selection = compile_selection(entries, f"sinks.{sink.name}.select", Cel)
         self._views = Views({sink.name: self._selection}, plan.cluster)
-        self._transform_of = likely_transforms(plan, catalogue)
+        self._transform_of = partial(likely_transform, plan, catalogue)
         self._sure = {each.name: self._selection.of(each).sure for each in resolution.desired.values()}
         self._sure_unserved = self._selection.sure
 

@@ -17,7 +17,7 @@ from typing import Any
 
 import shtab
 
-from bridge.cli.arguments import Completes, DefaultFile, default_file
+from bridge.cli.arguments import Completes, default_file
 from bridge.cli.command_line import build_parser
 from bridge.cli.exits import Exit
 from bridge.cli.terminal import say
@@ -47,11 +47,13 @@ def completion(shell: str, *, names: str | None, file: str | None) -> int:
 
 def names_in(file: str | None, kind: Completes) -> list[str]:
     """Of ``file``, else of the file that a command would take. Empty without a file that can be read."""
-    found = DefaultFile(Path(file), "named") if file else default_file()
-    if found is None:
-        return []
+    if not file:
+        default = default_file()
+        if default is None:
+            return []
+        file = str(default.path)
     try:
-        path = found.path.expanduser()
+        path = Path(file).expanduser()
         if not path.is_file() or path.stat().st_size > _LARGEST:
             return []
         names = sorted(set(_names(plain(path.read_text(), str(path)), kind)))

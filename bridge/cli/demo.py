@@ -47,13 +47,9 @@ _CLUSTER = "playground"
 def demo(*, seconds: float | None, rate: float) -> int:
     """Runs for ``seconds``, or until SIGINT, SIGTERM or a closed pipe. ``rate``: changes per second. Prints totals at
     the end."""
-    asyncio.run(_demo(seconds, rate))
-    return Exit.OK
-
-
-async def _demo(seconds: float | None, rate: float) -> None:
     with TemporaryDirectory(prefix="kubedelta-demo-") as folder:
-        await _run(Path(folder), seconds, rate)
+        asyncio.run(_run(Path(folder), seconds, rate))
+    return Exit.OK
 
 
 async def _run(folder: Path, seconds: float | None, rate: float) -> None:

@@ -92,7 +92,7 @@ ENDING = (signal.SIGTERM, signal.SIGINT)
 WITHOUT_MEANING = (signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
 
 
-def ignore_early(ignored: Collection[signal.Signals] = WITHOUT_MEANING) -> None:
+def ignore_early(ignored: Collection[signal.Signals]) -> None:
     """Ignores signals that would end the process, until logging is set up."""
     for number in ignored:
         signal.signal(number, signal.SIG_IGN)
@@ -134,12 +134,9 @@ def handle_signals(
     def ignore(number: int, _frame: FrameType | None) -> None:
         schedule(partial(report, SignalReceived(signal.Signals(number).name, SignalReaction.IGNORED)))
 
-    def reload(number: int, _frame: FrameType | None) -> None:
-        if reloading is not None:
-            schedule(partial(report, SignalReceived(signal.Signals(number).name, SignalReaction.RELOAD)), reloading)
-
     if reloading is not None:
-        signal.signal(signal.SIGHUP, reload)
+        received = partial(report, SignalReceived(signal.SIGHUP.name, SignalReaction.RELOAD))
+        signal.signal(signal.SIGHUP, lambda _number, _frame: schedule(received, reloading))
     for number in ending:
         signal.signal(number, end)
     for number in ignored:

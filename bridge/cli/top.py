@@ -55,23 +55,18 @@ def top(path: Path, *, once: bool, seconds: float, order: str) -> int:
     found = operator_settings(path)
     found.warn()
     console = ScreenConsole()
-    source = _Source(asyncio.run(directory_of(found)))
+    directory = asyncio.run(directory_of(found))
     if once or not console.is_terminal or console.is_dumb_terminal:
-        return asyncio.run(_print_once(console, source, seconds, Order(order)))
-    return asyncio.run(_Screen(source, seconds, Order(order)).run())
+        return asyncio.run(_print_once(console, directory, seconds, Order(order)))
+    return asyncio.run(_Screen(directory, seconds, Order(order)).run())
 
 
-class _Source:
-    """Raises NoAnswer, NotRunning, CommandFailed and UnknownTarget."""
-
-    def __init__(self, directory: Path) -> None:
-        self._directory = directory
-
-    async def answer(self) -> Answer:
-        # A new connection each time: another bridge may run by now.
-        async with AdminClient(self._directory) as admin:
-            status = await admin.status()
-            return Answer(time.monotonic(), status, await _counts(admin.about.listen))
+async def _answer(directory: Path) -> Answer:
+    """Of the bridge on this state directory. Raises NoAnswer, NotRunning, CommandFailed and UnknownTarget."""
+    # A new connection each time: another bridge may run by now.
+    async with AdminClient(directory) as admin:
+        status = await admin.status()
+        return Answer(time.monotonic(), status, await _counts(admin.about.listen))
 
 
 async def _counts(listen: str) -> Counts | None:
@@ -83,10 +78,10 @@ async def _counts(listen: str) -> Counts | None:
         return None
 
 
-async def _print_once(console: ScreenConsole, source: _Source, seconds: float, order: Order) -> int:
-    before = await source.answer()
+async def _print_once(console: ScreenConsole, directory: Path, seconds: float, order: Order) -> int:
+    before = await _answer(directory)
     await asyncio.sleep(seconds)
-    figures = figures_of(await source.answer(), before)
+    figures = figures_of(await _answer(directory), before)
     width = console.width if console.is_terminal else None
     for line in _lines(figures, order, width, None):
         console.print(line, soft_wrap=True)
@@ -96,9 +91,9 @@ async def _print_once(console: ScreenConsole, source: _Source, seconds: float, o
 class _Screen:
     """The whole terminal, until ``q``."""
 
-    def __init__(self, source: _Source, seconds: float, order: Order) -> None:
+    def __init__(self, directory: Path, seconds: float, order: Order) -> None:
         self._console = ScreenConsole(self._end)
-        self._source = source
+        self._directory = directory
         self._seconds = seconds
         self._order = order
         self._figures: Figures | None = None
@@ -129,7 +124,7 @@ class _Screen:
 
     async def _ask(self) -> None:
         try:
-            answer = await self._source.answer()
+            answer = await _answer(self._directory)
         except (NoAnswer, NotRunning, CommandFailed, UnknownTarget) as error:
             self._failure = plain(str(error))
         else:

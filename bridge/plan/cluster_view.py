@@ -20,7 +20,7 @@ from bridge.model.object import ApiObject
 from bridge.model.primitives.shard import Shard
 from bridge.model.resource import Resource, Scope
 from bridge.plan.entries import Desired, ignored_by
-from bridge.plan.keys import likely_transforms
+from bridge.plan.keys import likely_transform
 from bridge.plan.plan import Plan
 from bridge.transform.digest import IgnoredPaths
 
@@ -35,8 +35,6 @@ _LONGEST_WAIT = 10.0
 
 Matches: TypeAlias = Callable[[ApiObject], bool]
 Digest: TypeAlias = Callable[[ApiObject], bytes]
-Digests: TypeAlias = Callable[[Resource, Scope], Digest | None]
-"""Makes the digest of live objects in a scope, as the bridge makes it; None where no changes are ignored."""
 
 
 class Version(msgspec.Struct, frozen=True, gc=False):
@@ -65,7 +63,8 @@ class ClusterView:
     """With more objects in a list, ``look`` raises ClusterUnavailable."""
     matching: Callable[[Resource], Matches] | None = None
     """Conditions on whole objects. Objects that do not meet them are left out."""
-    digests_of: Digests | None = None
+    digest_in: Callable[[Resource, Scope], Digest | None] | None = None
+    """Makes the digests of live objects in a scope; None where no changes are ignored."""
     shard: Shard | None = None
     """Objects of other shards are left out."""
     progress: Progress | None = None
@@ -87,7 +86,7 @@ class ClusterView:
 
     async def _list(self, resource: Resource, scope: Scope) -> dict[str, Version]:
         matches = None if self.matching is None else self.matching(resource)
-        digest = None if self.digests_of is None else self.digests_of(resource, scope)
+        digest = None if self.digest_in is None else self.digest_in(resource, scope)
         if matches is None and digest is None:
             lister = self.client.lister_watcher(resource, scope, metadata_only=True, shard=self.shard)
         else:
@@ -148,18 +147,12 @@ def partition_of(cluster: str, resource: Resource, key: str) -> str:
     return partition_key(cluster, resource.group, resource.plural, namespace, name)
 
 
-def digests_by(plan: Plan, catalogue: Catalogue) -> Digests | None:
-    """None for a plan that ignores no changes."""
-    if not any(each.ignore_changes for each in plan.wanted):
+def digest_in(plan: Plan, catalogue: Catalogue, resource: Resource, scope: Scope) -> Digest | None:
+    """Makes the digest of an object as the bridge makes it, without the paths whose changes it ignores; None where it
+    ignores none."""
+    paths = ignored_by(plan.wanted, resource, scope, catalogue)
+    if not paths:
         return None
-    transform_of = likely_transforms(plan, catalogue)
-
-    def of(resource: Resource, scope: Scope) -> Digest | None:
-        paths = ignored_by(plan.wanted, resource, scope, catalogue)
-        if not paths:
-            return None
-        ignored = IgnoredPaths(paths)
-        transform = transform_of(resource)
-        return lambda live: ignored.digest(transform(live).body)
-
-    return of
+    ignored = IgnoredPaths(paths)
+    transform = likely_transform(plan, catalogue, resource)
+    return lambda live: ignored.digest(transform(live).body)

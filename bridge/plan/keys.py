@@ -94,16 +94,12 @@ def _keys_in(files: Sequence[tuple[str, Path]], kind: Callable[[bytes], Key], ot
     return tuple(keys.values())
 
 
-def likely_transforms(plan: Plan, catalogue: Catalogue) -> Callable[[Resource], Callable[[ApiObject], ApiObject]]:
-    """The transform of each resource as in a run, for a command that only evaluates or compares redacted objects.
-    Before the first run there is no key in the state directory, and any key does."""
+def likely_transform(plan: Plan, catalogue: Catalogue, resource: Resource) -> Callable[[ApiObject], ApiObject]:
+    """The transform of the resource as in a run, for a command that only evaluates or compares redacted objects. Before
+    the first run there is no key in the state directory, and any key does. Reads the files with keys."""
     try:
         keys = read_redaction_keys(plan.redaction_key_file, plan.former_key_files, plan.state)
     except StateError:
         keys = (RedactionKey(secrets.token_bytes(SHORTEST_KEY)),)
     redaction = Redaction(keys, plan.presets, plan.redact)
-
-    def transform_of(resource: Resource) -> Callable[[ApiObject], ApiObject]:
-        return transform_for(resource, redaction.extended(rules_for(plan.wanted, resource, catalogue)))
-
-    return transform_of
+    return transform_for(resource, redaction.extended(rules_for(plan.wanted, resource, catalogue)))
