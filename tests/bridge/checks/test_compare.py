@@ -53,29 +53,17 @@ def v(version: int, uid: str = "u1") -> Version:
 
 def test_the_last_word_on_an_object_counts() -> None:
     holdings = Holdings("prod", covering())
-    holdings.take(
-        [
-            delta_of(pod("a"), 1, Op.ADDED),
-            delta_of(pod("b"), 2),
-            delta_of(pod("a"), 5),
-            delta_of(pod("b"), 6, Op.DELETED),
-        ]
-    )
-    holdings.take([delta_of(pod("c"), 7, Op.DELETED), delta_of(pod("c"), 8, Op.ADDED, uid="u2"), delta_of(pod("a"), 4)])
+    a, b, c = (pod(name) for name in "abc")
+    holdings.take([delta_of(a, 1, Op.ADDED), delta_of(b, 2), delta_of(a, 5), delta_of(b, 6, Op.DELETED)])
+    holdings.take([delta_of(c, 7, Op.DELETED), delta_of(c, 8, Op.ADDED, uid="u2"), delta_of(a, 4)])
 
-    assert holdings.objects == {pod("a"): v(4), pod("c"): v(8, "u2")}
+    assert holdings.objects == {a: v(4), c: v(8, "u2")}
 
 
 def test_what_is_no_object_of_ours_is_counted_and_not_held() -> None:
     holdings = Holdings("prod", covering())
-    holdings.take(
-        [
-            StoredVersion(StoredKind.GAP, "prod"),
-            StoredVersion(StoredKind.GAP, "other"),
-            StoredVersion(StoredKind.NOTICE, "prod"),
-            FOREIGN,
-        ]
-    )
+    gaps = StoredVersion(StoredKind.GAP, "prod"), StoredVersion(StoredKind.GAP, "other")
+    holdings.take([*gaps, StoredVersion(StoredKind.NOTICE, "prod"), FOREIGN])
     holdings.take([delta_of("other/core/pods/shop/a", 1), delta_of("no key", 1)])
     holdings.take([delta_of("prod/core/secrets/shop/a", 1)])
     holdings.take([delta_of("prod/apps/deployments/shop/a", 1)] * 2)

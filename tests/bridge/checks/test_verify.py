@@ -167,19 +167,6 @@ async def test_a_restless_object_is_equal_when_the_destination_follows(
     assert (await compared(cluster, destination, settle=LONG)).differences == []
 
 
-async def test_a_restless_object_is_stale_when_the_destination_stops(
-    cluster: Playground, destination: Destination
-) -> None:
-    destination.store(cluster.create("configmaps", config_map("busy")))
-
-    def goes_on() -> None:
-        cluster.patch("configmaps", "busy", {"data": {"at": cluster.version}}, namespace="shop")
-
-    destination.before_reading = [goes_on] * 10
-
-    assert reported(await compared(cluster, destination)) == {"prod/core/configmaps/shop/busy": DifferenceKind.STALE}
-
-
 async def test_only_the_configured_namespaces_are_compared(cluster: Playground, destination: Destination) -> None:
     cluster.create("configmaps", {"metadata": {"name": "theirs", "namespace": "bank"}})
     destination.store({"metadata": {"name": "old", "namespace": "bank", "uid": "u", "resourceVersion": "1"}})
@@ -216,37 +203,34 @@ async def look(*answers: ListAnswer) -> set[str]:
     return set(await ClusterView("prod", client, {(PODS.name, Scope()): PODS}).look())
 
 
-async def test_a_list_whose_pages_expire_begins_again() -> None:
-    found = await look(a_page("gone", "a", more=True), Expired("too old"), a_page("a", more=True), a_page("b"))
+async def test_a_list_goes_on_where_pages_expire_and_a_server_is_busy() -> None:
+    found = await look(
+        a_page("gone", "a", more=True), Expired("too old"), a_page("a", more=True), Busy("wait", after=0.0), a_page("b")
+    )
     assert found == {"prod/core/pods/shop/a", "prod/core/pods/shop/b"}
 
 
-async def test_a_list_that_never_comes_to_its_end_is_given_up() -> None:
-    with pytest.raises(ClusterUnavailable, match=r"cannot list pods .*too old"):
-        await look(*[Expired("too old")] * 10)
+@pytest.mark.parametrize(
+    ("answers", "reason"),
+    [
+        ([Expired("too old")] * 10, r"cannot list pods .*too old"),
+        ([Page([], "9", None, ("no uid",))], "pods has objects that cannot be read: no uid"),
+    ],
+)
+async def test_a_list_without_an_end_or_with_an_unreadable_object_is_none(
+    answers: list[ListAnswer], reason: str
+) -> None:
+    with pytest.raises(ClusterUnavailable, match=reason):
+        await look(*answers)
 
 
-async def test_a_busy_server_is_asked_again() -> None:
-    assert await look(Busy("wait", after=0.0), a_page("a")) == {"prod/core/pods/shop/a"}
-
-
-async def test_an_object_that_cannot_be_read_spoils_the_comparison() -> None:
-    with pytest.raises(ClusterUnavailable, match="pods has objects that cannot be read: no uid"):
-        await look(Page([], "9", None, ("no uid",)))
-
-
-async def test_an_unreachable_cluster_is_reported_the_reader_closed(
+async def test_a_list_that_fails_is_never_taken_for_an_empty_cluster(
     cluster: Playground, destination: Destination
 ) -> None:
     async with cluster.refusing_connections():
         with pytest.raises(ClusterUnavailable, match=cluster.url):
             await compared(cluster, destination)
     assert destination.closed
-
-
-async def test_a_list_that_fails_is_never_taken_for_an_empty_cluster(
-    cluster: Playground, destination: Destination
-) -> None:
     cluster.misbehave.fail(StatusError(500, "InternalError", "etcd is away"), "configmaps")
     with pytest.raises(ClusterUnavailable, match="cannot list configmaps"):
         await compared(cluster, destination)

@@ -291,12 +291,9 @@ async def test_cursors_are_one_document_for_machines(running: AdminCommand) -> N
 @pytest.mark.parametrize(
     ("words", "request_made"),
     [
-        ("--from 11", ReplayRequest("hook", 11)),
-        ("--from beginning --resource deployments.apps", ReplayRequest("hook", "beginning", "deployments.apps")),
-        (
-            "--from 2026-11-21T09:30:00+01:00 --namespace shop",
-            ReplayRequest("hook", "2026-11-21T08:30:00.000000Z", namespace="shop"),
-        ),
+        ("--from beginning --resource po", ReplayRequest("hook", "beginning", "po")),
+        ("--from 2026-11-21T09:30:00+01:00", ReplayRequest("hook", "2026-11-21T08:30:00.000000Z")),
+        ("--from 7 --namespace shop", ReplayRequest("hook", 7, namespace="shop")),
     ],
 )
 async def test_a_replay_says_which_records_will_be_delivered(
@@ -518,6 +515,8 @@ async def test_a_retry_says_how_many_follow(running: AdminCommand, state: FakeAd
 
 
 async def test_the_list_goes_on_until_the_last_page(running: AdminCommand, state: FakeAdmin) -> None:
+    assert await running("dead-letters list") == (Exit.OK, "0 dead letters\n", "")
+    state.asked.clear()
     state.stored = [a_dead_letter(number) for number in range(1, 2502)]
 
     code, out, _ = await running("dead-letters list hook")
@@ -530,6 +529,7 @@ async def test_the_list_goes_on_until_the_last_page(running: AdminCommand, state
 
 
 async def test_the_list_is_one_object_a_line_for_machines(running: AdminCommand, state: FakeAdmin) -> None:
+    assert await running("dead-letters list --json") == (Exit.OK, "", "")
     state.stored = [a_dead_letter(number, reason="line one\nline two") for number in range(1, 1002)]
 
     code, out, _ = await running("dead-letters list --json")
@@ -540,18 +540,14 @@ async def test_the_list_is_one_object_a_line_for_machines(running: AdminCommand,
     assert (dead_letters[0]["reason"], dead_letters[0]["parked"]) == ("line one\nline two", False)
 
 
-async def test_an_empty_list_says_so_to_people_and_is_empty_json(running: AdminCommand) -> None:
-    assert await running("dead-letters list") == (Exit.OK, "0 dead letters\n", "")
-    assert await running("dead-letters list --json") == (Exit.OK, "", "")
-
-
 async def test_a_dead_letter_is_shown_whole_with_its_object(running: AdminCommand, state: FakeAdmin) -> None:
     state.stored = [a_dead_letter(6), a_dead_letter(7, reason="x" * 200)]
     state.bodies[7] = b'{"kind":"Pod","metadata":{"name":"web-7","labels":{}},"n":1.10}'
 
-    assert await running("dead-letters show 7") == (
+    code, out, _ = await running("dead-letters show 7")
+    assert (code, out.splitlines()) == (
         Exit.OK,
-        lines(
+        [
             "number    7",
             "sink      hook",
             "sequence  107",
@@ -562,27 +558,13 @@ async def test_a_dead_letter_is_shown_whole_with_its_object(running: AdminComman
             "seen      2026-11-21T08:30:00.000001Z",
             "state     rejected",
             f"reason    {'x' * 200}",
-            "{",
-            '  "kind": "Pod",',
-            '  "metadata": {',
-            '    "name": "web-7",',
-            '    "labels": {}',
-            "  },",
-            '  "n": 1.10',
-            "}",
-        ),
-        "",
+            *["{", '  "kind": "Pod",', '  "metadata": {', '    "name": "web-7",', '    "labels": {}', "  },"],
+            *['  "n": 1.10', "}"],
+        ],
     )
-
-
-async def test_a_dead_letter_is_shown_to_machines_beside_its_object(running: AdminCommand, state: FakeAdmin) -> None:
-    state.stored, state.bodies = [a_dead_letter(7)], {7: b'{"kind":"Pod"}'}
-
     code, out, _ = await running("dead-letters show 7 --json")
-
-    assert code == Exit.OK
-    printed_lines = json.loads(out)
-    assert (printed_lines["dead_letter"]["number"], printed_lines["object"]) == (7, {"kind": "Pod"})
+    found = json.loads(out)
+    assert (code, found["dead_letter"]["number"], found["object"]["kind"]) == (Exit.OK, 7, "Pod")
 
 
 async def test_an_object_as_deep_as_kubernetes_takes_it_is_shown(running: AdminCommand, state: FakeAdmin) -> None:

@@ -151,29 +151,25 @@ async def test_a_check_finds_unknown_names_and_missing_rights(command: Command, 
 
 async def test_rbac_prints_the_rights_that_the_file_needs(command: Command, tmp_path: Path) -> None:
     async with Playground() as cluster:
-        path = a_config(tmp_path, cluster.url, resources=["deployments", {"resource": "po", "namespaces": ["shop"]}])
+        resources = ["deployments", {"resource": "po", "namespaces": ["shop"]}]
+        election = {"enabled": True, "lease": "leader"}
+        path = a_config(tmp_path, cluster.url, resources=resources, election=election)
 
         done = await command("rbac", "-c", str(path), "--service-account", "monitoring/bridge", "--name", "deltas")
 
     assert done.code == Exit.OK
     documents = list(yaml.safe_load_all(done.out))
-    assert [(each["kind"], each["metadata"]["name"]) for each in documents] == [
-        ("ClusterRole", "deltas"),
-        ("ClusterRoleBinding", "deltas"),
-        ("Role", "deltas"),
-        ("RoleBinding", "deltas"),
+    roles, bindings = documents[::2], documents[1::2]
+    assert [(each["kind"], each["metadata"]) for each in roles] == [
+        ("ClusterRole", {"name": "deltas"}),
+        ("Role", {"name": "deltas", "namespace": "shop"}),
+        ("Role", {"name": "deltas", "namespace": "monitoring"}),
     ]
-    assert documents[2]["rules"] == [{"apiGroups": [""], "resources": ["pods"], "verbs": ["list", "watch"]}]
-    assert documents[3]["subjects"] == [{"kind": "ServiceAccount", "name": "bridge", "namespace": "monitoring"}]
-
-
-async def test_rbac_prints_the_rights_on_the_lease(command: Command, tmp_path: Path) -> None:
-    async with Playground() as cluster:
-        path = a_config(tmp_path, cluster.url, election={"enabled": True, "lease": "deltas"})
-        done = await command("rbac", "-c", str(path), "--service-account", "monitoring/bridge")
-
-    [role] = [each for each in yaml.safe_load_all(done.out) if each["kind"] == "Role"]
-    assert (role["metadata"]["namespace"], role["rules"][0]["resourceNames"]) == ("monitoring", ["deltas"])
+    assert [each["kind"] for each in bindings] == ["ClusterRoleBinding", "RoleBinding", "RoleBinding"]
+    assert roles[1]["rules"] == [{"apiGroups": [""], "resources": ["pods"], "verbs": ["list", "watch"]}]
+    assert roles[2]["rules"][0]["resourceNames"] == ["leader"]
+    for each in bindings:
+        assert each["subjects"] == [{"kind": "ServiceAccount", "name": "bridge", "namespace": "monitoring"}]
 
 
 def test_an_election_is_checked_before_a_start(tmp_path: Path) -> None:
