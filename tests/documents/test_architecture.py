@@ -61,20 +61,6 @@ def test_the_entry_points_of_the_code_map_exist() -> None:
             assert module or defined, f"{place}: {name}"
 
 
-def test_the_files_of_the_hot_path_say_that_they_are_hot() -> None:
-    rows = [row for row in section("docs/performance.md", "## The hot path").splitlines() if row.startswith("| ")]
-    places = [place for row in rows for place in re.findall(r"`(.+?)`", row)]
-    files = [
-        file
-        for place in places
-        if place != "sinks/*"
-        for file in ROOT.glob(f"{place}.py" if place.startswith("sinks/") else f"bridge/{place}.py")
-    ]
-    assert len(files) >= len(places) > 10
-    hot = re.compile(r"\sHot\.|\bhot\s+path\b")
-    assert [str(file) for file in files if not hot.search(file.read_text(encoding="utf-8"))] == []
-
-
 def test_the_documented_database_is_the_one_that_is_made(tmp_path: Path) -> None:
     page = read("docs/state.md")
     database = open_writer(tmp_path / "outbox.db")
