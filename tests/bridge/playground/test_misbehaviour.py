@@ -32,21 +32,15 @@ async def test_a_resource_answers_with_an_error_until_that_is_stopped(
     assert (await http.get(PODS)).status_code == 200
 
 
-async def test_a_misbehaviour_may_be_for_one_request(server: Playground, http: httpx.AsyncClient) -> None:
+async def test_a_fault_may_be_for_one_request_for_some_verbs_or_for_all(
+    server: Playground, http: httpx.AsyncClient
+) -> None:
     server.misbehave.fail(BUSY, "pods", times=1)
     assert [(await http.get(PODS)).status_code for _ in range(2)] == [429, 200]
-
-
-async def test_any_bytes_may_be_the_answer_to_some_verbs(server: Playground, http: httpx.AsyncClient) -> None:
     server.misbehave.reply(b"<html>", "configmaps", status=502, content_type="text/html", verbs=("create", "watch"))
     assert (await http.get(MAPS)).status_code == 200
     for answer in (await http.get(f"{MAPS}?watch=1"), await http.post(MAPS, json=config_map("a"))):
         assert (answer.status_code, answer.headers["Content-Type"], answer.content) == (502, "text/html", b"<html>")
-
-
-async def test_a_fault_without_a_resource_is_for_all_and_for_discovery(
-    server: Playground, http: httpx.AsyncClient
-) -> None:
     server.misbehave.fail(BUSY)
     assert [(await http.get(path)).status_code for path in (PODS, MAPS, "/apis", "/api")] == [429] * 4
 
@@ -95,17 +89,13 @@ async def test_a_line_may_break_off_in_its_middle(server: Playground, http: http
     half = watch.heard[whole:]
     assert half.startswith(b'{"type":"ADDED"')
     assert b"\n" not in half
-    async with watching(http, MAPS, resourceVersion=0) as watch:
-        assert [await watch.sent(), await watch.sent()] == [("ADDED", "a"), ("ADDED", "b")]
-
-
-async def test_the_first_line_of_the_next_watch_may_break_off(server: Playground, http: httpx.AsyncClient) -> None:
-    server.create("configmaps", config_map("a"))
     server.misbehave.cut_line("configmaps")
     async with watching(http, MAPS, resourceVersion=0) as watch:
         with pytest.raises(httpx.RemoteProtocolError):
             await watch.line()
     assert watch.heard
+    async with watching(http, MAPS, resourceVersion=0) as watch:
+        assert [await watch.sent(), await watch.sent()] == [("ADDED", "a"), ("ADDED", "b")]
 
 
 async def test_watches_may_go_silent_and_stay_open() -> None:
@@ -124,22 +114,18 @@ async def test_watches_may_go_silent_and_stay_open() -> None:
         silence.stop()
 
 
-async def test_what_was_held_back_in_silence_is_reported_after_it(server: Playground, http: httpx.AsyncClient) -> None:
+async def test_open_and_new_watches_send_after_a_silence_what_was_held_back(
+    server: Playground, http: httpx.AsyncClient
+) -> None:
     async with watching(http, MAPS, resourceVersion=server.version) as watch:
         await server.until_watched("configmaps")
         with server.misbehave.go_silent("configmaps"):
             server.create("configmaps", config_map("a"))
-            assert (await http.get(f"{MAPS}/a")).status_code == 200
-        assert await watch.sent() == ("ADDED", "a")
-
-
-async def test_a_new_watch_is_silent_too(server: Playground, http: httpx.AsyncClient) -> None:
-    server.create("configmaps", config_map("a"))
-    silence = server.misbehave.go_silent("configmaps")
-    async with watching(http, MAPS, resourceVersion=0) as watch:
-        assert watch.response.status_code == 200
-        await server.until_watched("configmaps")
-        silence.stop()
+            async with watching(http, MAPS, resourceVersion=0) as other:
+                assert other.response.status_code == 200
+                await server.until(lambda: server.open_watches("configmaps") == 2)
+                with pytest.raises(TimeoutError):
+                    await other.line(timeout=0.05)
         assert await watch.sent() == ("ADDED", "a")
 
 
@@ -162,7 +148,9 @@ async def test_open_watches_may_lose_their_connection(server: Playground, http: 
             await watch.line()
 
 
-async def test_any_bytes_may_be_put_into_a_watch(server: Playground, http: httpx.AsyncClient) -> None:
+async def test_any_bytes_may_be_put_into_a_watch_and_an_error_may_end_it(
+    server: Playground, http: httpx.AsyncClient
+) -> None:
     async with watching(http, MAPS, resourceVersion=server.version) as watch:
         await server.until_watched("configmaps")
         server.create("configmaps", config_map("a"))
@@ -171,11 +159,6 @@ async def test_any_bytes_may_be_put_into_a_watch(server: Playground, http: httpx
         assert [await watch.line(), await watch.line()] == [b'{"type":', b"\xff"]
         server.create("configmaps", config_map("b"))
         assert await watch.sent() == ("ADDED", "b")
-
-
-async def test_a_watch_may_end_with_an_error_event(server: Playground, http: httpx.AsyncClient) -> None:
-    async with watching(http, MAPS, resourceVersion=server.version) as watch:
-        await server.until_watched("configmaps")
         assert server.misbehave.break_watches(StatusError(500, "InternalError", "no leader"), "configmaps") == 1
         kind, status = await watch.event()
         assert (kind, status["code"]) == ("ERROR", 500)

@@ -1,4 +1,4 @@
-"""Watches, where no real server is at hand to compare with: also how soon they send their lines."""
+"""Lists and watches: bounds, bookmarks, and what happens later. What they send is compared in ``test_fidelity``."""
 
 from __future__ import annotations
 
@@ -15,32 +15,39 @@ MAPS = "/api/v1/namespaces/default/configmaps"
 LISTED = {"resourceVersionMatch": "NotOlderThan", "sendInitialEvents": "true", "allowWatchBookmarks": "true"}
 
 
-async def test_a_watch_from_a_version_sends_the_later_changes(server: Playground, http: httpx.AsyncClient) -> None:
-    server.create("configmaps", manifests.config_map("a"))
-    version = server.version
-    server.patch("configmaps", "a", {"data": {"k": "2"}})
-    async with watching(http, MAPS, resourceVersion=version) as watch:
-        assert await watch.sent() == ("MODIFIED", "a")
-        server.create("configmaps", manifests.config_map("b"))
-        assert await watch.sent() == ("ADDED", "b")
-        server.delete("configmaps", "a")
-        kind, gone = await watch.event()
-    assert (kind, gone["data"], gone["metadata"]["resourceVersion"]) == (
-        "DELETED",
-        {"key": "value", "k": "2"},
-        server.version,
-    )
+async def test_pages_of_all_namespaces_continue_where_the_last_one_ended(
+    server: Playground, http: httpx.AsyncClient
+) -> None:
+    for number in range(25):
+        server.create("configmaps", manifests.config_map(f"m{number:02}", namespace=f"n{number % 3}"))
+    found, token = [], ""
+    while True:
+        page = (await http.get("/api/v1/configmaps", params={"limit": 10, "continue": token})).json()
+        found += [(each["metadata"]["namespace"], each["metadata"]["name"]) for each in page["items"]]
+        token = page["metadata"].get("continue", "")
+        if not token:
+            break
+    assert len(found) == 25
+    assert found == sorted(found)
 
 
-async def test_every_event_is_one_line_of_compact_json(server: Playground, http: httpx.AsyncClient) -> None:
-    async with watching(http, MAPS, resourceVersion=server.version) as watch:
-        server.create("configmaps", manifests.config_map("a", {"k": "<&>\u2028\u0085\n"}))
-        line = await watch.line()
-        assert watch.response.headers["Content-Type"] == "application/json"
-        assert watch.response.headers["Transfer-Encoding"] == "chunked"
-    assert line is not None
-    assert line.startswith(b'{"type":"ADDED","object":{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":"a",')
-    assert b'"k":"\\u003c\\u0026\\u003e\\u2028\xc2\x85\\n"' in line
+async def test_a_version_that_comes_in_time_is_answered() -> None:
+    async with Playground(version_wait=30) as server, client_of(server) as http:
+        soon = int(server.version) + 1
+        async with asyncio.TaskGroup() as group:
+            asked = group.create_task(http.get(f"{MAPS}?resourceVersion={soon}"))
+            await server.until(lambda: bool(server.seen("list", "configmaps")))
+            server.create("configmaps", manifests.config_map("a"))
+        assert len(asked.result().json()["items"]) == 1
+
+
+async def test_a_long_list_is_compressed_for_those_who_accept_it(server: Playground, http: httpx.AsyncClient) -> None:
+    server.create("configmaps", manifests.config_map("a", {"k": "x" * 200_000}))
+    zipped = await http.get(MAPS)
+    plain = await http.get(MAPS, headers={"Accept-Encoding": "identity"})
+    assert zipped.headers["Content-Encoding"] == "gzip"
+    assert "Content-Encoding" not in plain.headers
+    assert zipped.json() == plain.json()
 
 
 async def test_a_watch_of_one_namespace_hears_nothing_of_others(server: Playground, http: httpx.AsyncClient) -> None:
@@ -48,14 +55,6 @@ async def test_a_watch_of_one_namespace_hears_nothing_of_others(server: Playgrou
         server.create("configmaps", manifests.config_map("other", namespace="shop"))
         server.create("configmaps", manifests.config_map("mine"))
         assert await watch.sent() == ("ADDED", "mine")
-
-
-async def test_a_field_selector_picks_one_object(server: Playground, http: httpx.AsyncClient) -> None:
-    async with watching(http, MAPS, resourceVersion=server.version, fieldSelector="metadata.name=b") as watch:
-        for name in "abc":
-            server.create("configmaps", manifests.config_map(name))
-        server.delete("configmaps", "b")
-        assert [await watch.sent(), await watch.sent()] == [("ADDED", "b"), ("DELETED", "b")]
 
 
 async def test_history_is_bounded_and_410_is_beyond_it() -> None:

@@ -1,4 +1,5 @@
-"""CustomResourceDefinitions: what they make the server serve, and what goes with them."""
+"""Kinds that are discovered, and CustomResourceDefinitions, with which they come and go. The documents are compared in
+``test_fidelity``."""
 
 from __future__ import annotations
 
@@ -7,6 +8,7 @@ from typing import Any
 import httpx
 import pytest
 
+from bridge.playground.http.discovery import AGGREGATED
 from bridge.playground.simulation import manifests
 from tests.bridge.playground.conftest import watching
 from tests.kit.playground import Playground
@@ -14,23 +16,54 @@ from tests.kit.playground import Playground
 CRDS = "customresourcedefinitions.apiextensions.k8s.io"
 
 
-async def test_a_definition_makes_its_resource_served_and_discovered(
+async def _groups(http: httpx.AsyncClient) -> dict[str, Any]:
+    answer = await http.get("/apis", headers={"Accept": AGGREGATED})
+    assert answer.headers["Content-Type"] == AGGREGATED
+    return {group["metadata"]["name"]: group["versions"] for group in answer.json()["items"]}
+
+
+async def test_every_resource_that_is_discovered_can_be_listed(http: httpx.AsyncClient) -> None:
+    groups = [group["versions"] for group in (await http.get("/apis")).json()["groups"]]
+    paths = ["/api/v1", *(f"/apis/{version['groupVersion']}" for versions in groups for version in versions)]
+    listed = 0
+    for path in paths:
+        for resource in (await http.get(path)).json()["resources"]:
+            if "list" in resource["verbs"]:
+                answer = await http.get(f"{path}/{resource['name']}")
+                assert answer.json()["kind"] == f"{resource['kind']}List", answer.text
+                listed += 1
+    assert listed > 50
+
+
+async def test_the_tag_of_aggregated_discovery_follows_the_catalogue(
     server: Playground, http: httpx.AsyncClient
 ) -> None:
-    assert (await http.get("/apis/example.com/v1/widgets")).status_code == 404
-    made = await http.post("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", json=manifests.definition())
-    assert made.status_code == 201
-    assert (await http.get("/apis/example.com/v1/widgets")).json()["kind"] == "WidgetList"
-    assert "example.com" in {group["name"] for group in (await http.get("/apis")).json()["groups"]}
-    conditions = {
-        each["type"]: each["status"] for each in server.get(CRDS, "widgets.example.com")["status"]["conditions"]
-    }
-    assert conditions == {"NamesAccepted": "True", "Established": "True"}
-    posted = await http.post(
-        "/apis/example.com/v1/namespaces/default/widgets", json=manifests.custom("w", spec={"a": 1})
-    )
-    assert posted.status_code == 201
-    assert server.get("widgets.example.com", "w")["spec"] == {"a": 1}
+    async def ask(tag: str) -> tuple[int, str]:
+        answer = await http.get("/apis", headers={"Accept": AGGREGATED, "If-None-Match": tag})
+        return answer.status_code, answer.headers["ETag"]
+
+    status, tag = await ask("")
+    assert status == 200
+    assert await ask(tag) == (304, tag)
+    server.create(CRDS, manifests.definition())
+    status, other = await ask(tag)
+    assert (status, other == tag) == (200, False)
+    server.delete(CRDS, "widgets.example.com")
+    assert await ask(tag) == (304, tag)
+
+
+async def test_a_group_is_there_as_long_as_one_of_its_resources(server: Playground, http: httpx.AsyncClient) -> None:
+    server.create(CRDS, manifests.definition("widgets"))
+    server.create(CRDS, manifests.definition("gadgets", kind="Gadget", namespaced=False, short_names=("gt",)))
+    (version,) = (await _groups(http))["example.com"]
+    assert [(each["resource"], each["scope"], each.get("shortNames")) for each in version["resources"]] == [
+        ("gadgets", "Cluster", ["gt"]),
+        ("widgets", "Namespaced", None),
+    ]
+    for plural in ("widgets", "gadgets"):
+        assert "example.com" in await _groups(http)
+        server.delete(CRDS, f"{plural}.example.com")
+    assert "example.com" not in await _groups(http)
 
 
 async def test_a_definition_that_comes_again_begins_with_nothing(server: Playground, http: httpx.AsyncClient) -> None:
@@ -80,10 +113,3 @@ async def test_a_definition_that_cannot_be_served_is_422(http: httpx.AsyncClient
     answer = await http.post("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", json=made)
     assert answer.status_code == 422
     assert answer.json()["details"]["causes"][0]["field"] == field
-
-
-async def test_a_kind_in_two_groups_is_stored_once(server: Playground, http: httpx.AsyncClient) -> None:
-    server.create("events", {"metadata": {"name": "e"}, "reason": "Started"})
-    answer = (await http.get("/apis/events.k8s.io/v1/namespaces/default/events/e")).json()
-    assert (answer["apiVersion"], answer["reason"]) == ("events.k8s.io/v1", "Started")
-    assert (await http.get("/api/v1/namespaces/default/events/e")).json()["apiVersion"] == "v1"
