@@ -23,7 +23,7 @@ from bridge.kube.auth.connection import ClusterConnection, RenewedConnection
 from bridge.kube.discovery import discovery
 from bridge.kube.discovery.catalogue import Catalogue
 from bridge.kube.gathering import Gathering
-from bridge.kube.lister_watcher import ANSWER_TIMEOUT, IDLE_TIMEOUT, ApiListerWatcher
+from bridge.kube.lister_watcher import ANSWER_TIMEOUT, IDLE_TIMEOUT, ApiListerWatcher, collection_path, segment
 from bridge.kube.sharded import ShardListerWatcher
 from bridge.kube.transport import REQUEST_ERRORS, Api, http_client, not_answered
 from bridge.kube.wire.answering import error_of, read_whole
@@ -46,8 +46,8 @@ class NamedObject:
     ) -> None:
         """``watcher``: with a scope that has this object alone."""
         self._http = http
-        self._collection = resource.path(namespace)
-        self._path = resource.path(namespace, name)
+        self._collection = collection_path(resource, namespace)
+        self._path = f"{self._collection}/{segment(name)}"
         self._watcher = watcher
 
     async def read(self) -> bytes | ErrorAnswer:

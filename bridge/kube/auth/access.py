@@ -35,7 +35,7 @@ from bridge.kube.auth.connection import (
     proxy_from_url,
     show_certificate,
 )
-from bridge.kube.auth.credentials import ClusterAuth, CredentialsError, FixedToken, TokenFileCredential
+from bridge.kube.auth.credentials import Credential, CredentialsError, FixedToken, TokenFile
 from bridge.kube.auth.exec_plugin import ExecPlugin
 from bridge.kube.auth.kubeconfig import ChosenContext, Cluster, Exec, User, default_paths, load
 from bridge.kube.wire.status import shortened
@@ -188,7 +188,7 @@ def _url(server: str, whose: str) -> httpx.URL:
     return url
 
 
-def _auth(chosen: ChosenContext, tls: ssl.SSLContext | None, report: Report) -> ClusterAuth | None:
+def _auth(chosen: ChosenContext, tls: ssl.SSLContext | None, report: Report) -> Credential | None:
     user, whose = chosen.user, chosen.whose_user
     if user.username or user.password:
         raise CredentialsError(
@@ -206,13 +206,12 @@ def _auth(chosen: ChosenContext, tls: ssl.SSLContext | None, report: Report) -> 
     if tls and certificate and key:
         show_certificate(tls, certificate, key, whose)
     if user.token_file:
-        # Read at once, so that an unreadable file ends the start, while the operator is there to mend it.
         named = whose if whose == "cluster.token_file" else f"{whose}: tokenFile"
-        return ClusterAuth(TokenFileCredential(Path(user.token_file), user.token, named).read_at_once(), whose)
+        return TokenFile(Path(user.token_file), whose, user.token, named)
     if user.token:
-        return ClusterAuth(FixedToken(user.token), whose)
+        return FixedToken(user.token, whose)
     if user.exec and tls:
-        return ClusterAuth(_plugin(chosen, user.exec, tls, report), whose)
+        return _plugin(chosen, user.exec, tls, report)
     return None
 
 

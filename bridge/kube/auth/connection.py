@@ -21,7 +21,7 @@ from pathlib import Path
 
 import httpx
 
-from bridge.kube.auth.credentials import ClusterAuth, CredentialsError, FileState, file_state, reason_of
+from bridge.kube.auth.credentials import Credential, CredentialsError, FileState, file_state, reason_of
 from bridge.model.primitives.network import is_loopback
 from bridge.telemetry.facts import Report, discard
 from bridge.telemetry.facts.cluster import ConnectionInsecure, CredentialsRead
@@ -41,7 +41,7 @@ class ClusterConnection:
     tls: ssl.SSLContext | None = None
     """None for plain HTTP."""
     tls_server_name: str | None = None
-    auth: ClusterAuth | None = None
+    auth: Credential | None = None
     headers: tuple[tuple[str, str], ...] = ()
     proxy: httpx.Proxy | None = None
     compression: bool = True
@@ -66,7 +66,7 @@ class RenewedConnection(httpx.Auth):
     """One rule for every file of credentials (kubeconfig, certificate authority, client certificate and key): before a
     request they are looked at, and read again if one of them changed, or if the server has refused since: a 401 or
     403, or no answer, such as a certificate that one side does not accept. A 401 is repeated once with what was found.
-    A token file has this rule for itself (``TokenFileCredential``).
+    A token file has this rule for itself (``TokenFile``).
 
     Files that cannot be used (half of a pair is written) leave the last credentials in use, and so does a kubeconfig
     that names another server: that may be another cluster, which only a restart may go to. Reports CredentialsRead and

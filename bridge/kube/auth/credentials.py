@@ -7,10 +7,9 @@ A token is fixed, or stands in a file that another program renews, or is printed
 from __future__ import annotations
 
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import ClassVar, Protocol, Self
 
 import httpx
 
@@ -28,72 +27,61 @@ class CredentialsError(Exception):
     remedy; it never holds a token."""
 
 
-class Credential(Protocol):
-    """The credentials of a request. Both methods raise CredentialsError."""
+class Credential(ABC):
+    """The credentials of requests. Each method raises CredentialsError."""
 
-    @property
-    def certificate_changes(self) -> bool:
-        """The credential has a client certificate, which may be replaced later."""
-        ...
+    certificate_changes = False
+    """It has a client certificate, which may be replaced later."""
 
-    async def token(self) -> str | None:
-        """The current bearer token; None if a certificate authenticates us instead."""
-        ...
-
-    async def renew(self, refused: str | None) -> bool:
-        """Called after a 401 to ``refused``. True if a newer credential is available."""
-        ...
-
-
-class ClusterAuth:
-    """Puts the credential's token into requests."""
-
-    def __init__(self, credential: Credential, whose: str) -> None:
+    def __init__(self, whose: str) -> None:
         """``whose`` names the user and file in errors."""
-        self._credential = credential
         self._whose = whose
 
+    @abstractmethod
+    async def token(self) -> str | None:
+        """The current bearer token; None if a certificate authenticates us instead."""
+
+    @abstractmethod
+    async def renew(self, refused: str | None) -> bool:
+        """Called after a 401 to ``refused``. True if a newer credential is available."""
+
     async def sign(self, request: httpx.Request) -> str | None:
-        """Adds the current token to the request, and returns it. Raises CredentialsError."""
-        token = await self._credential.token()
+        """Adds the current token to the request, and returns it."""
+        token = await self.token()
         if token is not None:
             if not (token.isascii() and token.isprintable()):
                 raise CredentialsError(f"{self._whose}: the token has characters that no header can carry")
             request.headers["Authorization"] = f"Bearer {token}"
-        if self._credential.certificate_changes:
+        if self.certificate_changes:
             # A pooled connection keeps the certificate of its handshake.
             request.headers["Connection"] = "close"
         return token
 
-    async def renew(self, refused: str | None) -> bool:
-        """See Credential."""
-        return await self._credential.renew(refused)
 
-
-@dataclass(frozen=True, slots=True)
-class FixedToken:
-    value: str = field(repr=False)
-    certificate_changes: ClassVar[bool] = False
+class FixedToken(Credential):
+    def __init__(self, value: str, whose: str) -> None:
+        super().__init__(whose)
+        self._value = value
 
     async def token(self) -> str:
-        return self.value
+        return self._value
 
     async def renew(self, refused: str | None) -> bool:
         return False
 
 
-class TokenFileCredential:
+class TokenFile(Credential):
     """A token in a file that another program renews: the kubelet replaces a service account's token about every hour.
 
-    The file is read again when its state changes, after REREAD_AFTER seconds, and after a 401. While it is unreadable,
-    the last token stays in use.
+    The file is read at once, so that an unreadable one ends the start, while the operator is there to mend it; and
+    again when its state changes, after REREAD_AFTER seconds, and after a 401. While it is unreadable, the last token
+    stays in use.
     """
-
-    certificate_changes: ClassVar[bool] = False
 
     def __init__(
         self,
         path: Path,
+        whose: str,
         fallback: str | None = None,
         named: str = "tokenFile",
         *,
@@ -101,23 +89,17 @@ class TokenFileCredential:
     ) -> None:
         """``fallback`` is used until the file can be read. Without a fallback, an unreadable file is an error, in which
         ``named`` names the setting."""
+        super().__init__(whose)
         self._path = path
         self._named = named
-        self._token = fallback
+        self._token = fallback or ""
         self._clock = clock
         self._state: FileState | None = None
-        self._read_at = float("-inf")
-
-    def read_at_once(self) -> Self:
-        """Reads the file now. Raises CredentialsError if it is unreadable and no fallback was given."""
         self._read()
-        return self
 
     async def token(self) -> str:
-        state = file_state(self._path)
-        if self._token is None or state != self._state or self._clock() - self._read_at >= REREAD_AFTER:
+        if file_state(self._path) != self._state or self._clock() - self._read_at >= REREAD_AFTER:
             self._read()
-        assert self._token is not None  # noqa: S101 (or _read raised)
         return self._token
 
     async def renew(self, refused: str | None) -> bool:
@@ -130,14 +112,13 @@ class TokenFileCredential:
         try:
             with self._path.open(encoding="utf-8") as file:
                 token = file.read(_LARGEST_TOKEN).strip()
+            failure = "" if token else f"{self._named}: {self._path} is empty, and a token is expected in it"
         except (OSError, UnicodeDecodeError) as error:
             failure = f"{self._named}: {self._path} cannot be read: {reason_of(error)}"
-        else:
-            failure = "" if token else f"{self._named}: {self._path} is empty, and a token is expected in it"
         self._read_at = self._clock()
         if not failure:
             self._token, self._state = token, state
-        elif self._token is None:
+        elif not self._token:
             raise CredentialsError(failure)
 
 

@@ -21,7 +21,7 @@ from typing import Any
 
 import msgspec
 
-from bridge.kube.auth.credentials import CredentialsError, reason_of
+from bridge.kube.auth.credentials import Credential, CredentialsError, reason_of
 from bridge.kube.auth.kubeconfig import Cluster, Exec
 from bridge.kube.wire.objects import UNREADABLE
 from bridge.kube.wire.status import shortened
@@ -59,7 +59,7 @@ class _ExecCredential(msgspec.Struct, rename="camel"):
     status: _CredentialStatus | None = None
 
 
-class ExecPlugin:
+class ExecPlugin(Credential):
     """The credential that a plugin printed last. The plugin runs for the first request, MARGIN before the credential
     expires, and after a 401.
 
@@ -83,9 +83,9 @@ class ExecPlugin:
 
         Reports PluginComplained with the plugin's standard error, which stays out of errors because it may hold a
         password. Raises CredentialsError for an unsupported ``apiVersion`` and for plugins that need a terminal."""
+        super().__init__(whose)
         _check(spec, whose)
         self._spec = spec
-        self._whose = whose
         self._install = install
         self._clock = clock
         self._timeout = timeout
@@ -93,7 +93,6 @@ class ExecPlugin:
         self._info = exec_info(spec, cluster, authority)
         self._running = asyncio.Lock()
         self._token: str | None = None
-        self.certificate_changes = False
         self._fresh_until = float("-inf")
         self._runs = 0
         self._failure = ""
@@ -232,7 +231,7 @@ async def run_process(
     process = await asyncio.create_subprocess_exec(
         *command, env=environment, stdin=DEVNULL, stdout=PIPE, stderr=PIPE, start_new_session=True
     )
-    complaint = _Tail(MOST_COMPLAINED)
+    complaint = bytearray()
     try:
         async with asyncio.timeout(timeout):
             printed = await _communicate(process, complaint)
@@ -242,32 +241,18 @@ async def run_process(
                 # The whole group: children of the plugin hold our pipes open.
                 os.killpg(process.pid, signal.SIGKILL)
             await _ended(process)
-        if complaint.text:
-            complain(complaint.text)
-    return EndedProcess(printed, process.returncode, bool(complaint.text))
+        if said := complaint.decode(errors="replace").strip():
+            complain(said)
+    return EndedProcess(printed, process.returncode, bool(said))
 
 
-class _Tail:
-    """The last bytes of a plugin's standard error."""
-
-    def __init__(self, most: int) -> None:
-        self._most = most
-        self._kept = b""
-
-    def add(self, text: bytes) -> None:
-        self._kept = (self._kept + text)[-self._most :]
-
-    @property
-    def text(self) -> str:
-        return self._kept.decode(errors="replace").strip()
-
-
-async def _communicate(process: Process, complaint: _Tail) -> bytes | None:
-    """The plugin's whole standard output; None beyond MOST_PRINTED bytes."""
+async def _communicate(process: Process, complaint: bytearray) -> bytes | None:
+    """The plugin's whole standard output; None beyond MOST_PRINTED bytes. ``complaint`` gets the end of its standard
+    error."""
     assert process.stdout is not None  # noqa: S101 (they are pipes)
     assert process.stderr is not None  # noqa: S101
     async with asyncio.TaskGroup() as group:
-        complaining = group.create_task(_read_to_end(process.stderr, complaint.add))
+        complaining = group.create_task(_keep_end(process.stderr, complaint))
         printed = bytearray()
         while len(printed) <= MOST_PRINTED and (piece := await process.stdout.read(_PIECE)):
             printed += piece
@@ -278,9 +263,10 @@ async def _communicate(process: Process, complaint: _Tail) -> bytes | None:
     return bytes(printed)
 
 
-async def _read_to_end(stream: asyncio.StreamReader, take: Callable[[bytes], None]) -> None:
+async def _keep_end(stream: asyncio.StreamReader, kept: bytearray) -> None:
     while piece := await stream.read(_PIECE):
-        take(piece)
+        kept += piece
+        del kept[:-MOST_COMPLAINED]
 
 
 async def _ended(process: Process) -> None:
