@@ -35,7 +35,7 @@ from bridge.kube.auth.connection import (
     proxy_from_url,
     show_certificate,
 )
-from bridge.kube.auth.credentials import Credential, CredentialsError, FixedToken, TokenFile
+from bridge.kube.auth.credentials import Credential, CredentialsError, FixedToken, TokenFileCredential
 from bridge.kube.auth.exec_plugin import ExecPlugin
 from bridge.kube.auth.kubeconfig import ChosenContext, Cluster, Exec, User, default_paths, load
 from bridge.kube.wire.status import shortened
@@ -207,7 +207,7 @@ def _auth(chosen: ChosenContext, tls: ssl.SSLContext | None, report: Report) -> 
         show_certificate(tls, certificate, key, whose)
     if user.token_file:
         named = whose if whose == "cluster.token_file" else f"{whose}: tokenFile"
-        return TokenFile(Path(user.token_file), whose, user.token, named)
+        return TokenFileCredential(Path(user.token_file), whose, user.token, named)
     if user.token:
         return FixedToken(user.token, whose)
     if user.exec and tls:

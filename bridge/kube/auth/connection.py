@@ -66,7 +66,7 @@ class RenewedConnection(httpx.Auth):
     """One rule for every file of credentials (kubeconfig, certificate authority, client certificate and key): before a
     request they are looked at, and read again if one of them changed, or if the server has refused since: a 401 or
     403, or no answer, such as a certificate that one side does not accept. A 401 is repeated once with what was found.
-    A token file has this rule for itself (``TokenFile``).
+    A token file has this rule for itself (``TokenFileCredential``).
 
     Files that cannot be used (half of a pair is written) leave the last credentials in use, and so does a kubeconfig
     that names another server: that may be another cluster, which only a restart may go to. Reports CredentialsRead and

@@ -70,7 +70,7 @@ class FixedToken(Credential):
         return False
 
 
-class TokenFile(Credential):
+class TokenFileCredential(Credential):
     """A token in a file that another program renews: the kubelet replaces a service account's token about every hour.
 
     The file is read at once, so that an unreadable one ends the start, while the operator is there to mend it; and

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from bridge.kube.auth.credentials import FixedToken, TokenFile
+from bridge.kube.auth.credentials import FixedToken, TokenFileCredential
 from tests.kit.virtual_time import StandingClock
 
 
@@ -37,7 +37,7 @@ async def test_a_token_file_is_read_again_when_its_link_was_swapped(tmp_path: Pa
         (tmp_path / name).write_text(name)
         os.utime(tmp_path / name, (1, 1))
     link.symlink_to("one")
-    token = TokenFile(link, "user u", clock=StandingClock())
+    token = TokenFileCredential(link, "user u", clock=StandingClock())
     assert await token.token() == "one"
     link.unlink()
     link.symlink_to("two")
@@ -46,7 +46,7 @@ async def test_a_token_file_is_read_again_when_its_link_was_swapped(tmp_path: Pa
 
 async def test_a_token_file_is_read_each_minute_even_if_it_looks_same(path: Path) -> None:
     clock = StandingClock()
-    token = TokenFile(path, "user u", clock=clock)
+    token = TokenFileCredential(path, "user u", clock=clock)
     assert await token.token() == "first"
     write(path, "other\n", like_before=True)
     assert await token.token() == "first"
@@ -56,7 +56,7 @@ async def test_a_token_file_is_read_each_minute_even_if_it_looks_same(path: Path
 
 async def test_the_last_token_goes_on_while_the_file_cannot_be_read(path: Path) -> None:
     clock = StandingClock()
-    token = TokenFile(path, "user u", clock=clock)
+    token = TokenFileCredential(path, "user u", clock=clock)
     assert await token.token() == "first"
     remove(path)
     clock.now += 60
@@ -68,7 +68,7 @@ async def test_the_last_token_goes_on_while_the_file_cannot_be_read(path: Path) 
 
 
 async def test_a_fixed_token_stands_in_until_the_file_can_be_read(tmp_path: Path) -> None:
-    token = TokenFile(tmp_path / "token", "user u", fallback="fixed", clock=StandingClock())
+    token = TokenFileCredential(tmp_path / "token", "user u", fallback="fixed", clock=StandingClock())
     assert await token.token() == "fixed"
     (tmp_path / "token").write_text("from the file")
     assert await token.token() == "from the file"

@@ -143,6 +143,9 @@ def test_the_report_of_a_bad_line_has_none_of_its_content() -> None:
         [answer] = read(each)
         assert isinstance(answer, Unreadable)
         assert secret not in answer.reason
+    [answer] = read(b'{"type":"MODIFIED","object":{"kind":"Pod",\n')
+    assert isinstance(answer, Unreadable)
+    assert answer.reason.startswith("a line of 42 bytes is not a watch event: ")
 
 
 def test_a_line_of_3_mb_is_an_event_like_any_other() -> None:

@@ -440,6 +440,12 @@ async def test_a_line_cut_at_the_end_of_the_stream_is_left_out(server: ScriptedS
     assert answers[2:] == [HungUp("the stream ended in the middle of a line", torn=True)]
 
 
+async def test_a_status_in_the_middle_of_a_watch_ends_it(server: ScriptedServer, client: KubeClient) -> None:
+    server.on(PATH, streaming(line("ADDED", pod("a")), line("ERROR", status(410, "Expired", "too old"))))
+    answers = await watch_whole(client)
+    assert [type(answer) for answer in answers] == [Opened, Announced, Expired]
+
+
 async def test_a_broken_connection_is_a_hang_up_after_all_that_came(server: ScriptedServer, client: KubeClient) -> None:
     arrived = asyncio.Event()
 
