@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from functools import partial
 from itertools import count
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -57,8 +57,22 @@ def names_of(deltas: Sequence[Delta]) -> list[tuple[str, str, str]]:
     return found
 
 
-IN_A_NAMESPACE = f"{PATH}/namespaces/default/widgets/w", "test/example.test/widgets/default/w"
-IN_NONE = f"{PATH}/widgets/o", "test/example.test/widgets/_/o"
+class Named(NamedTuple):
+    """An object, with its subject and partition key."""
+
+    manifest: dict[str, Any]
+    key: str
+    names: tuple[str, str]
+
+
+OF_SCOPE = {
+    "Namespaced": Named(
+        widget("w", "default"),
+        "default/w",
+        (f"{PATH}/namespaces/default/widgets/w", "test/example.test/widgets/default/w"),
+    ),
+    "Cluster": Named(widget("o"), "o", (f"{PATH}/widgets/o", "test/example.test/widgets/_/o")),
+}
 
 
 async def everything(directory: Path, cluster: Playground, wanted: tuple[Wanted, ...]) -> list[tuple[str, str, str]]:
@@ -70,54 +84,37 @@ async def everything(directory: Path, cluster: Playground, wanted: tuple[Wanted,
 
 @configured
 @pytest.mark.parametrize("down", [False, True], ids=["while it runs", "while it is down"])
-async def test_a_definition_that_comes_back_for_the_whole_cluster(
-    tmp_path: Path, wanted: tuple[Wanted, ...], down: bool
+@pytest.mark.parametrize("scopes", [("Namespaced", "Cluster"), ("Cluster", "Namespaced")], ids=" then ".join)
+async def test_a_definition_comes_back_with_another_scope(
+    tmp_path: Path, wanted: tuple[Wanted, ...], scopes: tuple[str, str], down: bool
 ) -> None:
+    former, later = (OF_SCOPE[scope] for scope in scopes)
+
     async with Playground(bookmark_interval=0.2) as cluster:
-        cluster.create(DEFINITIONS, definition())
-        cluster.create(WIDGETS, widget("w", "default"))
+
+        def come_back() -> None:
+            replace(cluster, definition(scope=scopes[1]))
+            cluster.create(WIDGETS, later.manifest)
+
+        async def until_exchanged(run: test_restart.Run) -> None:
+            await run.sink.until(lambda sink: {f"deleted {former.key}", f"added {later.key}"} <= {*sink.delivered()})
+
+        cluster.create(DEFINITIONS, definition(scope=scopes[0]))
+        cluster.create(WIDGETS, former.manifest)
         async with life(tmp_path, cluster, wanted) as run:
             if not down:
-                replace(cluster, definition(scope="Cluster"))
-                cluster.create(WIDGETS, widget("o"))
-                await run.sink.until(lambda sink: {"deleted default/w", "added o"} <= {*sink.delivered()})
+                come_back()
+                await until_exchanged(run)
         delivered = run.sink.deltas
         if down:
-            replace(cluster, definition(scope="Cluster"))
-            cluster.create(WIDGETS, widget("o"))
+            come_back()
             async with life(tmp_path, cluster, wanted) as run:
-                await run.sink.until(lambda sink: {"deleted default/w", "added o"} <= {*sink.delivered()})
+                await until_exchanged(run)
             delivered = [*delivered, *run.sink.deltas]
         from_disk = await everything(tmp_path, cluster, wanted)
 
     assert names_of(delivered) == from_disk
-    assert sorted(from_disk) == sorted([("added", *IN_NONE), ("added", *IN_A_NAMESPACE), ("deleted", *IN_A_NAMESPACE)])
-
-
-@configured
-@pytest.mark.parametrize("down", [False, True], ids=["while it runs", "while it is down"])
-async def test_a_definition_that_comes_back_with_namespaces(
-    tmp_path: Path, wanted: tuple[Wanted, ...], down: bool
-) -> None:
-    async with Playground(bookmark_interval=0.2) as cluster:
-        cluster.create(DEFINITIONS, definition(scope="Cluster"))
-        cluster.create(WIDGETS, widget("o"))
-        async with life(tmp_path, cluster, wanted) as run:
-            if not down:
-                replace(cluster, definition())
-                cluster.create(WIDGETS, widget("w", "default"))
-                await run.sink.until(lambda sink: {"deleted o", "added default/w"} <= {*sink.delivered()})
-        delivered = run.sink.deltas
-        if down:
-            replace(cluster, definition())
-            cluster.create(WIDGETS, widget("w", "default"))
-            async with life(tmp_path, cluster, wanted) as run:
-                await run.sink.until(lambda sink: {"deleted o", "added default/w"} <= {*sink.delivered()})
-            delivered = [*delivered, *run.sink.deltas]
-        from_disk = await everything(tmp_path, cluster, wanted)
-
-    assert names_of(delivered) == from_disk
-    assert sorted(from_disk) == sorted([("added", *IN_NONE), ("added", *IN_A_NAMESPACE), ("deleted", *IN_NONE)])
+    assert sorted(from_disk) == sorted([("added", *former.names), ("added", *later.names), ("deleted", *former.names)])
 
 
 async def test_a_late_short_name_takes_its_part_from_the_wildcard(

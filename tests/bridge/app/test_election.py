@@ -137,6 +137,20 @@ async def two_replicas(folder: Path, **options: Any) -> AsyncIterator[tuple[Play
             each.bridge.stop()
 
 
+@asynccontextmanager
+async def one_replica(
+    folder: Path, annotations: Mapping[str, str] | None = None, **options: Any
+) -> AsyncIterator[tuple[Playground, Replica]]:
+    """A replica that is alone, beside a free Lease with these annotations. It leads."""
+    async with Playground(bookmark_interval=0.2) as cluster, asyncio.TaskGroup() as tasks:
+        a_free_lease(cluster, annotations)
+        replica = Replica(cluster, "first", folder / "first", **({"timing": SHORT} | options))
+        replica.start(tasks)
+        await replica.until(lambda: replica.leads)
+        yield cluster, replica
+        replica.bridge.stop()
+
+
 def lease_of(cluster: Playground) -> dict[str, Any]:
     found: dict[str, Any] = cluster.get(LEASE, "kubedelta")
     return found
@@ -259,8 +273,6 @@ async def test_a_killed_leader_has_a_successor_that_lacks_nothing(tmp_path: Path
         cluster.delete("configmaps", "a0")
         await second.sink.until(lambda sink: "deleted default/a0" in sink.delivered())
         assert second.reported(TookOverLacking) == []
-        delivered = {each.id for each in first.sink.records} & {each.id for each in second.sink.records}
-        assert delivered <= {each.id for each in first.sink.records}
         assert not any(isinstance(each, Gap) for each in second.sink.records)
 
 
@@ -379,30 +391,20 @@ async def test_who_was_not_in_sync_sends_a_gap_and_a_snapshot(tmp_path: Path) ->
 
 @pytest.mark.parametrize(("term", "began", "doubted"), [(3, 4, []), (LAST_TERM, 1, [LAST_TERM])])
 async def test_terms_of_somebody_else_stop_nobody(tmp_path: Path, term: int, began: int, doubted: list[int]) -> None:
-    async with Playground(bookmark_interval=0.2) as cluster, asyncio.TaskGroup() as tasks:
-        a_free_lease(cluster, {TERM: str(term)})
-        replica = Replica(cluster, "first", tmp_path / "first", timing=SHORT)
-        replica.start(tasks)
-        await replica.until(lambda: replica.leads)
+    async with one_replica(tmp_path, {TERM: str(term)}) as (cluster, replica):
         assert [each.term for each in replica.reported(LeadershipBegan)] == [began]
         assert [each.term for each in replica.reported(LeaseTermDoubted)] == doubted
         cluster.patch(LEASE, "kubedelta", {"metadata": {"annotations": {TERM: str(LAST_TERM)}}})
         await replica.until(lambda: lease_of(cluster)["metadata"]["annotations"][TERM] == str(began))
         assert replica.leads
-        replica.bridge.stop()
 
 
 @pytest.mark.parametrize("text", ['{"leader":5}', "garbage", "x" * 20_000, '{"leader":"somebody","term":9}'])
 async def test_what_somebody_else_published_is_replaced(tmp_path: Path, text: str) -> None:
-    async with Playground(bookmark_interval=0.2) as cluster, asyncio.TaskGroup() as tasks:
-        a_free_lease(cluster, {TERM: "3", PUBLISHED: text})
-        replica = Replica(cluster, "first", tmp_path / "first", timing=SHORT)
-        replica.start(tasks)
-        await replica.until(lambda: replica.leads)
+    async with one_replica(tmp_path, {TERM: "3", PUBLISHED: text}) as (cluster, replica):
         cluster.patch(LEASE, "kubedelta", {"metadata": {"annotations": {PUBLISHED: text}}})
         await replica.until(lambda: '"first_' in lease_of(cluster)["metadata"]["annotations"][PUBLISHED])
         await replica.until(lambda: bool(replica.reported(TookOverLacking)))  # The Lease is written before.
-        replica.bridge.stop()
 
 
 def test_a_copied_directory_has_no_predecessor(tmp_path: Path) -> None:

@@ -46,6 +46,10 @@ class ABridge:
         return f"informers {len(snapshot.informers)}, asked for {accept}".encode(), "text/plain; version=0.0.4"
 
 
+    def server(self, host: str = "127.0.0.1", port: int = 0, token: TokenFile | None = None) -> WebServer:
+        return WebServer(host, port, status=self.status, alive=self.alive, metrics=self.render, token=token)
+
+
 @pytest.fixture
 def bridge() -> ABridge:
     return ABridge()
@@ -53,7 +57,7 @@ def bridge() -> ABridge:
 
 @pytest.fixture
 async def port(bridge: ABridge) -> AsyncIterator[int]:
-    async with WebServer("127.0.0.1", 0, status=bridge.status, alive=bridge.alive, metrics=bridge.render) as server:
+    async with bridge.server() as server:
         yield server.port
 
 
@@ -202,7 +206,7 @@ async def test_on_loopback_a_foreign_name_is_refused(web: httpx.AsyncClient, hos
 
 async def test_on_every_interface_a_kubelet_may_ask_by_pod_address(bridge: ABridge) -> None:
     async with (
-        WebServer("0.0.0.0", 0, status=bridge.status, alive=bridge.alive, metrics=bridge.render) as server,
+        bridge.server("0.0.0.0") as server,
         httpx.AsyncClient(trust_env=False, verify=False) as client,
     ):
         probe = f"http://127.0.0.1:{server.port}/healthz"
@@ -233,7 +237,7 @@ SHORT = (
 @pytest.fixture
 async def open_port(bridge: ABridge) -> AsyncIterator[int]:
     """A server on every interface, without a token."""
-    async with WebServer("0.0.0.0", 0, status=bridge.status, alive=bridge.alive, metrics=bridge.render) as server:
+    async with bridge.server("0.0.0.0") as server:
         yield server.port
 
 
@@ -241,10 +245,7 @@ async def open_port(bridge: ABridge) -> AsyncIterator[int]:
 async def guarded_port(bridge: ABridge, tmp_path: Path) -> AsyncIterator[int]:
     """A server on every interface, with a token."""
     (tmp_path / "token").write_text("s3cret-of-the-operator\n")
-    token = TokenFile(tmp_path / "token")
-    async with WebServer(
-        "0.0.0.0", 0, status=bridge.status, alive=bridge.alive, metrics=bridge.render, token=token
-    ) as server:
+    async with bridge.server("0.0.0.0", token=TokenFile(tmp_path / "token")) as server:
         yield server.port
 
 
@@ -253,14 +254,6 @@ async def _verbose(port: int, **headers: str) -> str:
         answer = await client.get(f"http://127.0.0.1:{port}/readyz?verbose", headers=headers)
         assert answer.status_code == 200
         return answer.text
-
-
-async def test_without_a_token_this_machine_sees_the_details(open_port: int) -> None:
-    assert DETAIL in await _verbose(open_port)
-
-
-async def test_with_a_token_nobody_is_taken_for_local(guarded_port: int) -> None:
-    assert await _verbose(guarded_port) == SHORT
 
 
 @pytest.mark.parametrize(
@@ -275,11 +268,14 @@ async def test_with_a_token_nobody_is_taken_for_local(guarded_port: int) -> None
     ],
     ids=lambda headers: next(iter(headers)),
 )
-async def test_remote_and_proxied_clients_get_the_short_answer(open_port: int, headers: dict[str, str]) -> None:
+async def test_only_this_machine_sees_the_details_without_a_token(open_port: int, headers: dict[str, str]) -> None:
+    """What a proxy here passes on is not of this machine."""
+    assert DETAIL in await _verbose(open_port)
     assert await _verbose(open_port, **headers) == SHORT
 
 
-async def test_with_the_token_other_machines_see_the_details(guarded_port: int, tmp_path: Path) -> None:
+async def test_with_a_token_its_holder_alone_sees_the_details(guarded_port: int, tmp_path: Path) -> None:
+    assert await _verbose(guarded_port) == SHORT, "nobody is taken for local"
     foreign = {"Host": "10.1.2.3:8080"}
     assert DETAIL in await _verbose(guarded_port, **foreign, Authorization="Bearer s3cret-of-the-operator")
     for wrong in ("Bearer s3cret", "Bearer", "Basic s3cret-of-the-operator"):
@@ -307,12 +303,12 @@ async def test_a_body_is_not_waited_for(port: int) -> None:
 
 async def test_an_address_in_use_is_an_os_error(bridge: ABridge, port: int) -> None:
     with pytest.raises(OSError, match="in use"):
-        await WebServer("127.0.0.1", port, status=bridge.status, alive=bridge.alive, metrics=bridge.render).start()
+        await bridge.server(port=port).start()
 
 
 async def test_a_stopped_server_has_let_go_of_its_port(bridge: ABridge) -> None:
     port = reserve_port()
-    async with WebServer("127.0.0.1", port, status=bridge.status, alive=bridge.alive, metrics=bridge.render):
+    async with bridge.server(port=port):
         pass
     with pytest.raises(ConnectionRefusedError):
         await asyncio.open_connection("127.0.0.1", port)

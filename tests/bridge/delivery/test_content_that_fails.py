@@ -75,47 +75,37 @@ KINDS = pytest.mark.parametrize("kind", ["worker", "lanes", "shared lanes", "tra
 
 @KINDS
 @pytest.mark.parametrize("error", ERRORS, ids=repr)
-def test_what_making_raises_is_one_records_dead_letter(kind: str, error: Exception) -> None:
-    @virtual
-    async def story() -> None:
-        world = world_of(kind, Encoding())
-        content = SinkContent((), frozenset({Include.CHANGED}))
-        make = ContentMaker(content, BadValues(error))
-        made = partial(ContentThread(world.facts.append).made, "audit", make)
-        world._settings = replace(world._settings, make_content=made)
-        await judged(world, f"include: the content cannot be made: {type(error).__name__}")
-
-    story()
+@virtual
+async def test_what_making_raises_is_one_records_dead_letter(kind: str, error: Exception) -> None:
+    world = world_of(kind, Encoding())
+    content = SinkContent((), frozenset({Include.CHANGED}))
+    made = partial(ContentThread(world.facts.append).made, "audit", ContentMaker(content, BadValues(error)))
+    world._settings = replace(world._settings, make_content=made)
+    await judged(world, f"include: the content cannot be made: {type(error).__name__}")
 
 
 @KINDS
 @pytest.mark.parametrize("error", ERRORS, ids=repr)
-def test_what_encoding_raises_is_one_records_dead_letter(kind: str, error: Exception) -> None:
-    @virtual
-    async def story() -> None:
-        reason = str(error) if isinstance(error, ValueError) else f"it cannot be encoded: {type(error).__name__}"
-        await judged(world_of(kind, Encoding(error)), reason)
-
-    story()
+@virtual
+async def test_what_encoding_raises_is_one_records_dead_letter(kind: str, error: Exception) -> None:
+    reason = str(error) if isinstance(error, ValueError) else f"it cannot be encoded: {type(error).__name__}"
+    await judged(world_of(kind, Encoding(error)), reason)
 
 
 @KINDS
-def test_a_record_that_cannot_be_redacted_is_one_dead_letter(kind: str) -> None:
-    @virtual
-    async def story() -> None:
-        world = world_of(kind, Encoding(AssertionError("no sink sees the record")))
-        unfit = Content(failure="redact: redaction fails: KeyError")
-        world.pending.records = [
-            replace(each, content=unfit) if isinstance(each, Delta) and is_bad(each) and each.sequence == 2 else each
-            for each in world.pending.records
-        ]
-        world._settings = replace(world._settings, redacts=True)
-        await judged(world, "redact: redaction fails: KeyError")
-        [rejected] = world.reported(RecordRejected)
-        assert (rejected.sink, rejected.resource, rejected.key, rejected.number) == ("audit", "pods", "shop/b", 1)
-        assert world.worker.rejected == 1
-
-    story()
+@virtual
+async def test_a_record_that_cannot_be_redacted_is_one_dead_letter(kind: str) -> None:
+    world = world_of(kind, Encoding(AssertionError("no sink sees the record")))
+    unfit = Content(failure="redact: redaction fails: KeyError")
+    world.pending.records = [
+        replace(each, content=unfit) if isinstance(each, Delta) and is_bad(each) and each.sequence == 2 else each
+        for each in world.pending.records
+    ]
+    world._settings = replace(world._settings, redacts=True)
+    await judged(world, "redact: redaction fails: KeyError")
+    [rejected] = world.reported(RecordRejected)
+    assert (rejected.sink, rejected.resource, rejected.key, rejected.number) == ("audit", "pods", "shop/b", 1)
+    assert world.worker.rejected == 1
 
 
 async def judged(world: World, reason: str) -> None:

@@ -9,10 +9,9 @@ from random import Random
 
 import pytest
 
-from bridge.model.policies import OnRejected
 from bridge.model.record import Delta, Record
 from bridge.model.status import CircuitState, SinkState
-from bridge.telemetry.facts.delivery import CircuitClosed, CircuitOpened, DeliveryDelayed, RecordsParked
+from bridge.telemetry.facts.delivery import CircuitClosed, CircuitOpened, DeliveryDelayed
 from sinks.base import ALL_STORED, Lanes, Receipt, RetryLater
 from tests.bridge.delivery.fakes import ScriptedSink, a_pod, named, pods, rejecting
 from tests.bridge.delivery.world import World, now, virtual
@@ -56,15 +55,6 @@ async def test_objects_are_delivered_in_parallel_each_in_its_order() -> None:
         mine = [record.sequence for record in world.sink.stored if is_of(name)(record)]
         assert mine == sorted(mine)
     assert world.pending.settled == 32
-
-
-@virtual
-async def test_one_object_is_never_delivered_twice_at_once() -> None:
-    world = World(ScriptedSink(seconds=1.0), pods("aaaa"), lanes=ALONE)
-    await world.run_until_idle()
-
-    assert world.sink.most_at_once == 1
-    assert named(world.sink.stored) == ["a1", "a2", "a3", "a4"]
 
 
 @virtual
@@ -227,32 +217,6 @@ async def test_a_few_objects_that_fail_do_not_open_the_circuit() -> None:
         await world.until(lambda: world.sink.stored)
         assert now() - began < 0.01
         assert worker.circuit is CircuitState.CLOSED
-
-
-# ── Rejected and parked ──────────────────────────────────────────────────────
-
-
-@virtual
-async def test_records_behind_a_rejected_one_are_parked_untried() -> None:
-    world = World(rejecting(2), pods("aababa"), lanes=ALONE)
-    seen: list[list[str]] = []
-    world.pending.on_settle = lambda records: seen.append(world.dead_letters.names)
-    await world.run_until_idle()
-
-    assert seen == [["a2", "a4", "a6"]], "durable before it is settled"
-    assert named(world.sink.stored) == ["a1", "b3", "b5"] or named(world.sink.stored) == ["b3", "a1", "b5"]
-    assert ["a4"] not in world.sink.batches
-    assert [(fact.records, fact.objects) for fact in world.reported(RecordsParked)] == [(2, 1)]
-    assert (world.worker.rejected, world.worker.parked) == (1, 2)
-
-
-@virtual
-async def test_with_pass_what_follows_a_rejected_record_is_delivered() -> None:
-    world = World(rejecting(2), pods("aaba"), lanes=ALONE, on_rejected=OnRejected.PASS)
-    await world.run_until_idle()
-
-    assert world.dead_letters.names == ["a2"]
-    assert sorted(named(world.sink.stored)) == ["a1", "a4", "b3"]
 
 
 # ── Notices ──────────────────────────────────────────────────────────────────

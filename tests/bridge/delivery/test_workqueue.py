@@ -11,49 +11,13 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from bridge.delivery.workqueue import QueueShutDown, WorkQueue
-from tests.bridge.delivery.world import now, virtual
+from tests.bridge.delivery.world import virtual
 from tests.kit.examples import examples
 from tests.kit.virtual_time import VirtualTimeLoop
 
 
 def a_queue() -> WorkQueue[str]:
     return WorkQueue(initial=1.0, maximum=8.0, jitter=lambda: 0.5)
-
-
-@virtual
-async def test_keys_come_out_in_the_order_in_which_they_went_in() -> None:
-    queue = a_queue()
-    for key in "cab":
-        queue.add(key)
-
-    assert len(queue) == 3
-    assert [await queue.get() for _ in range(3)] == ["c", "a", "b"]
-
-
-@virtual
-async def test_a_key_that_waits_is_there_once() -> None:
-    queue = a_queue()
-    for key in "aba":
-        queue.add(key)
-
-    assert [await queue.get(), await queue.get()] == ["a", "b"]
-    assert len(queue) == 0
-
-
-@virtual
-async def test_a_key_added_while_it_is_processed_comes_once_afterwards() -> None:
-    queue = a_queue()
-    queue.add("a")
-    await queue.get()
-    queue.add("a")
-    queue.add("a")
-    assert len(queue) == 0, "nobody else gets it meanwhile"
-
-    queue.done("a")
-    assert len(queue) == 1
-    assert await queue.get() == "a"
-    queue.done("a")
-    assert len(queue) == 0
 
 
 @virtual
@@ -82,46 +46,6 @@ async def test_a_worker_that_gives_up_waiting_takes_no_key_along() -> None:
 
 
 @virtual
-async def test_a_delayed_key_comes_when_its_time_has_come() -> None:
-    queue, began = a_queue(), now()
-    queue.add_after("late", 5.0)
-    queue.add_after("soon", 2.0)
-    queue.add_after("now", 0.0)
-
-    assert queue.next_delayed == began + 2.0
-    came = [(await queue.get(), now() - began) for _ in range(3)]
-    assert came == [("now", 0.0), ("soon", 2.0), ("late", 5.0)]
-    assert queue.next_delayed is None
-
-
-@virtual
-async def test_of_several_delays_the_one_that_ends_first_counts() -> None:
-    queue, began = a_queue(), now()
-    for seconds in (5.0, 2.0, 9.0):
-        queue.add_after("a", seconds)
-    assert await queue.get() == "a"
-    queue.done("a")
-    assert now() - began == 2.0
-
-    await asyncio.sleep(60)
-    assert len(queue) == 0, "the others are forgotten"
-
-
-@virtual
-async def test_a_rate_limited_key_waits_longer_until_it_is_forgotten() -> None:
-    queue = a_queue()
-    delays = [queue.add_rate_limited("a") for _ in range(5)]
-    assert queue.num_requeues("a") == 5
-    queue.forget("a")
-    delays.append(queue.add_rate_limited("a"))
-
-    assert delays == [0.5, 1.0, 2.0, 4.0, 4.0, 0.5]
-    assert queue.num_requeues("a") == 1
-    assert queue.num_requeues("b") == 0
-    assert queue.add_rate_limited("b") == 0.5, "each key has its own"
-
-
-@virtual
 async def test_a_key_that_fails_for_hours_is_not_taken_for_a_fresh_one() -> None:
     queue = a_queue()
     for _ in range(5):
@@ -129,13 +53,6 @@ async def test_a_key_that_fails_for_hours_is_not_taken_for_a_fresh_one() -> None
     await asyncio.sleep(10_000)
 
     assert queue.add_rate_limited("a") == 4.0
-
-
-@virtual
-async def test_what_the_other_side_asked_for_is_waited_at_least() -> None:
-    queue = a_queue()
-
-    assert queue.add_rate_limited("a", at_least=17.0) == 17.5
 
 
 @virtual

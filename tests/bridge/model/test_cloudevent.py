@@ -20,7 +20,7 @@ from bridge.model.formats.object_paths import object_name, partition_key
 from bridge.model.record import Record, SnapshotEdge, WatchedPart
 from bridge.model.resource import Resource
 from bridge.model.status import InformerState
-from tests.kit.records import CLUSTER_ROLES, DEPLOYMENTS, PODS, a_delta, a_gap, a_snapshot
+from tests.kit.records import DEPLOYMENTS, a_delta, a_gap, a_snapshot
 
 SDK = JSONFormat()
 EVENTS = CloudEvents("prod-eu1")
@@ -61,25 +61,6 @@ def test_both_forms_have_the_changes_attributes_and_the_object() -> None:
 
     assert read_structured(delta) == (expected, json.loads(delta.body))
     assert read_binary(delta) == (expected | {"epoch": "1"}, json.loads(delta.body))
-
-
-@pytest.mark.parametrize(
-    ("resource", "key", "subject", "partition_key"),
-    [
-        (PODS, "shop/web-1", "/api/v1/namespaces/shop/pods/web-1", "prod-eu1/core/pods/shop/web-1"),
-        (
-            CLUSTER_ROLES,
-            "system:node",
-            "/apis/rbac.authorization.k8s.io/v1/clusterroles/system:node",
-            "prod-eu1/rbac.authorization.k8s.io/clusterroles/_/system:node",
-        ),
-    ],
-)
-def test_no_part_of_a_partition_key_is_empty(resource: Resource, key: str, subject: str, partition_key: str) -> None:
-    attributes, _ = read_structured(a_delta(resource=resource, key=key))
-
-    assert (attributes["subject"], attributes["partitionkey"]) == (subject, partition_key)
-    assert EVENTS.partition_key(a_delta(resource=resource, key=key)) == partition_key
 
 
 def test_the_objects_bytes_go_through_as_they_came() -> None:
@@ -181,17 +162,19 @@ ANY_TEXT = st.text(min_size=1)
 
 
 @pytest.mark.parametrize(
-    ("key", "subject", "partition"),
+    ("group", "key", "subject", "partition"),
     [
-        ("shop/w", "/apis/kubedelta.test/v1/namespaces/shop/widgets/w", "prod-eu1/kubedelta.test/widgets/shop/w"),
-        ("w", "/apis/kubedelta.test/v1/widgets/w", "prod-eu1/kubedelta.test/widgets/_/w"),
+        ("", "shop/w", "/api/v1/namespaces/shop/widgets/w", "prod-eu1/core/widgets/shop/w"),
+        ("acme.io", "shop/w", "/apis/acme.io/v1/namespaces/shop/widgets/w", "prod-eu1/acme.io/widgets/shop/w"),
+        ("acme.io", "system:w", "/apis/acme.io/v1/widgets/system:w", "prod-eu1/acme.io/widgets/_/system:w"),
     ],
 )
 @pytest.mark.parametrize("namespaced", [False, True])
 def test_a_subject_follows_the_key_whatever_the_scope_is_now(
-    namespaced: bool, key: str, subject: str, partition: str
+    namespaced: bool, group: str, key: str, subject: str, partition: str
 ) -> None:
-    delta = a_delta(key=key, resource=Resource("kubedelta.test", "v1", "widgets", "Widget", namespaced))
+    """And no part of the partition key is empty."""
+    delta = a_delta(key=key, resource=Resource(group, "v1", "widgets", "Widget", namespaced))
     attributes, _ = read_structured(delta)
 
     assert (attributes["subject"], attributes["partitionkey"]) == (subject, partition)

@@ -8,17 +8,14 @@ from bridge.model.object import ApiObject, object_key
 from tests.kit.objects import a_node, a_pod
 
 
-@pytest.mark.parametrize(("namespace", "name", "key"), [("shop", "web", "shop/web"), ("", "node-1", "node-1")])
+@pytest.mark.parametrize(
+    ("namespace", "name", "key"),
+    [("shop", "web", "shop/web"), ("", "node-1", "node-1"), ("", "system:node.v1:reader", "system:node.v1:reader")],
+)
 def test_a_key_is_namespace_and_name_or_the_name_alone(namespace: str, name: str, key: str) -> None:
     assert object_key(namespace, name) == key
     thing = ApiObject(key, "u", "7", b"{}")
     assert (thing.namespace, thing.name) == (namespace, name)
-
-
-def test_names_with_colons_and_dots_are_names() -> None:
-    thing = ApiObject(object_key("", "system:node.v1:reader"), "u", "7", b"{}")
-
-    assert (thing.namespace, thing.name) == ("", "system:node.v1:reader")
 
 
 def test_labels_and_the_manifest_are_read_from_the_body() -> None:
@@ -51,9 +48,3 @@ def test_each_decoding_of_a_manifest_is_a_new_value() -> None:
 def test_missing_or_malformed_labels_are_no_labels(body: bytes) -> None:
     """An aggregated API may serve anything; an index over labels must not end the informer of it."""
     assert ApiObject("shop/web", "u", "7", body).labels() == {}
-
-
-def test_separators_of_other_alphabets_inside_strings_are_kept() -> None:
-    pod = a_pod("web").at(7, note="one\u2028two\u0085three")
-
-    assert pod.manifest()["spec"]["note"] == "one\u2028two\u0085three"

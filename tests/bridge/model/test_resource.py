@@ -50,11 +50,6 @@ def test_a_scope_says_in_words_what_it_covers(scope: Scope, text: str) -> None:
     assert str(scope) == text
 
 
-def test_scopes_that_cover_the_same_are_the_same() -> None:
-    assert Scope() == Scope(None, "", "")
-    assert len({Scope("shop"), Scope("shop"), Scope()}) == 2
-
-
 @pytest.mark.parametrize(
     ("one", "other", "meet"),
     [

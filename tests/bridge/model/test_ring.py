@@ -2,67 +2,10 @@
 
 from __future__ import annotations
 
-from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from bridge.model.primitives.ring import Ring, Slice
-
-
-def a_ring(count: int, *, max_items: int = 100, max_bytes: int = 1000) -> Ring[int]:
-    ring: Ring[int] = Ring(max_items, max_bytes)
-    for number in range(1, count + 1):
-        assert ring.append(number, 10) == number
-    return ring
-
-
-def test_items_are_numbered_from_one() -> None:
-    ring = a_ring(3)
-
-    assert (ring.first, ring.last, len(ring)) == (1, 3, 3)
-    assert ring.read(0, 10) == Slice([1, 2, 3], 1)
-
-
-def test_an_empty_ring_begins_where_the_next_item_will_be() -> None:
-    ring = a_ring(0)
-
-    assert (ring.first, ring.last) == (1, 0)
-    assert ring.read(0, 10) == Slice([], 1)
-    assert ring.read(0, 10).last == 0
-
-
-def test_the_oldest_leave_where_there_are_too_many_or_too_large() -> None:
-    assert a_ring(7, max_items=3).read(0, 10) == Slice([5, 6, 7], 5)
-    assert a_ring(7, max_bytes=25).read(0, 10) == Slice([6, 7], 6)
-    assert a_ring(7, max_bytes=25).bytes == 20
-
-
-def test_the_newest_item_is_kept_whatever_its_size() -> None:
-    ring = a_ring(3)
-    ring.append(4, 10_000)
-
-    assert ring.read(0, 10) == Slice([4], 4)
-    ring.append(5, 1)
-    assert ring.read(0, 10) == Slice([5], 5)
-
-
-def test_trimming_forgets_up_to_a_number_and_no_further() -> None:
-    ring = a_ring(5)
-    ring.trim(3)
-    assert ring.read(0, 10) == Slice([4, 5], 4)
-
-    ring.trim(99)
-    assert (len(ring), ring.bytes, ring.first, ring.last) == (0, 0, 6, 5)
-
-
-@given(after=st.integers(5, 20), kept=st.integers(0, 5))
-def test_reading_behind_the_newest_item_finds_nothing_yet(after: int, kept: int) -> None:
-    ring = a_ring(5)
-    ring.trim(5 - kept)
-
-    found = ring.read(after, 10)
-    assert list(found.items) == []
-    assert found.first == 6
+from bridge.model.primitives.ring import Ring
 
 
 class AgainstAList(RuleBasedStateMachine):

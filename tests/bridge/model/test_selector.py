@@ -6,7 +6,7 @@ import pytest
 
 from bridge.model.object import ApiObject, bare_body
 from bridge.model.resource import Resource, Scope
-from bridge.model.selector import LabelSelector, Operator, Requirement, SelectorError, in_scope
+from bridge.model.selector import LabelSelector, SelectorError, in_scope
 
 
 @pytest.mark.parametrize(
@@ -47,14 +47,6 @@ def test_an_empty_selector_matches_everything(text: str) -> None:
     assert selector.matches({})
     assert selector.matches({"a": "b"})
     assert not selector
-
-
-def test_requirements_keep_their_order_and_operator() -> None:
-    assert LabelSelector.parse("b notin (x,y),a==z,!c").requirements == (
-        Requirement("b", Operator.NOT_IN, frozenset({"x", "y"})),
-        Requirement("a", Operator.EQUALS, frozenset({"z"})),
-        Requirement("c", Operator.NOT_EXISTS),
-    )
 
 
 @pytest.mark.parametrize(

@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import pytest
+
 from bridge.model.resource import Resource
 from bridge.views.decisions import Views
 from bridge.views.evaluation import Evaluation
-from bridge.views.language import Cel, Expression, Purpose
+from bridge.views.language import Cel, EvaluationFailed, Expression, ExpressionProblem, Purpose
 from bridge.views.selection import SelectorText, compile_selection
 
 PODS = Resource("", "v1", "pods", "Pod", namespaced=True)
@@ -27,6 +29,22 @@ def where(text: str) -> Expression:
 
 def when(text: str) -> Expression:
     return CEL.compile(text, Purpose.WHEN)
+
+
+def mistake(text: str, purpose: Purpose = Purpose.WHERE) -> str:
+    """Why it does not compile."""
+    with pytest.raises(ExpressionProblem) as raised:
+        CEL.compile(text, purpose)
+    return str(raised.value)
+
+
+def failure(text: str, values: dict[str, Any], purpose: Purpose = Purpose.WHERE) -> str:
+    """Why its evaluation fails."""
+    expression = CEL.compile(text, purpose)
+    evaluate = expression.value if purpose is Purpose.DATA else expression.evaluate
+    with pytest.raises(EvaluationFailed) as raised:
+        evaluate(expression.bind(values))
+    return expression.why_failed(raised.value)
 
 
 def views(resource: Resource = PODS, **selections: SelectorText | list[SelectorText]) -> Views:

@@ -132,25 +132,6 @@ def test_when_chooses_steps() -> None:
     assert it.takes(evaluation(of, TEAM_A), Op.ADDED, "watched")
 
 
-def test_each_sink_has_its_own_op() -> None:
-    of = views(chat=entry(when="op == 'added'"), audit=entry(when="evidence == 'unselected'"))
-    selections, seen = of.of(PODS).selections, evaluation(of, TEAM_A)
-
-    assert selections["chat"].takes(seen, Op.ADDED, "watched")
-    assert not selections["chat"].takes(seen, Op.UPDATED, "watched")
-    assert selections["audit"].takes(seen, Op.DELETED, "unselected")
-    assert not selections["audit"].takes(seen, Op.DELETED, "watched")
-
-
-def test_operations_are_a_condition_on_steps_alone() -> None:
-    of = views(it=entry(operations=[Op.DELETED]))
-    it, seen = of.of(PODS).selections["it"], evaluation(of, TEAM_A)
-
-    assert it.matches(seen)
-    assert it.takes(seen, Op.DELETED, "watched")
-    assert not it.takes(seen, Op.UPDATED, "watched")
-
-
 def test_a_step_belongs_to_the_entries_with_the_object() -> None:
     of = views(it=[entry(label_selector="team=a", operations=[Op.ADDED]), entry(label_selector="!team")])
     it = of.of(PODS).selections["it"]

@@ -7,7 +7,7 @@ import io
 import os
 import socket
 import stat
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -16,7 +16,7 @@ import pytest
 
 from bridge.app.admin import client as admin_client
 from bridge.app.admin.client import AdminClient, CommandFailed, NoAnswer, NotRunning
-from bridge.app.admin.commands import LARGEST_PAGE, LARGEST_REQUEST
+from bridge.app.admin.commands import COMMANDS, LARGEST_PAGE, LARGEST_REQUEST
 from bridge.app.admin.server import AdminServer
 from bridge.http import socket_file
 from bridge.http.socket_file import SOCKET, SocketFile
@@ -94,7 +94,38 @@ def left_behind(directory: Path) -> Path:
 # ── What is asked, and what is answered ──────────────────────────────────────
 
 
-async def test_cursors_arrive_as_they_are(client: AdminClient, admin: FakeAdmin) -> None:
+def call(command: str, *arguments: object, **named: object) -> tuple[str, tuple[object, ...], dict[str, object]]:
+    return command, arguments, named
+
+
+CALLS = (
+    call("cursors"),
+    *(
+        call("replay", ReplayRequest("hook", start, resource="deployments.apps", namespace="shop"))
+        for start in (7, "beginning", "2026-11-21T08:30:00.000000Z")
+    ),
+    call("snapshot", SnapshotRequest("hook", "deployments.apps", "shop", "object.spec.replicas > 1")),
+    call("snapshots"),
+    call("cancel_snapshot", "hook"),
+    call("dead_letters"),
+    call("dead_letters", "hook", after=1, limit=1),
+    call("dead_letters", after=4),
+    call("dead_letter_chains", "hook", after=1, limit=1),
+    call("dead_letter_body", 7),
+    *(call(command, "hook", *chosen) for command in ("retry", "drop") for chosen in ([[1, 3]], [], [[]])),
+    call("retry_sink", "hook"),
+    call("pause_sink", "hook"),
+    call("resume_sink", "hook"),
+    call("reload", ReloadRequest(4211)),
+    call("status"),
+    call("state_check"),
+)
+
+
+@pytest.mark.parametrize(("command", "arguments", "named"), CALLS)
+async def test_a_command_and_its_answer_arrive_as_they_are(
+    client: AdminClient, admin: FakeAdmin, command: str, arguments: Sequence[object], named: Mapping[str, object]
+) -> None:
     admin.found = Cursors(
         first=1,
         last=2**63 - 1,
@@ -103,57 +134,19 @@ async def test_cursors_arrive_as_they_are(client: AdminClient, admin: FakeAdmin)
             CursorStatus("gone", 0, 10, 99, 3600.0, False, backfill="snapshot", backfill_left=4),
         ],
     )
+    admin.stored = [a_dead_letter(1), a_dead_letter(2, parked=True), a_dead_letter(3, retrying=True)]
+    admin.bodies[7] = b'{"kind": "Pod",\n "big": "' + b"x" * (3 * LARGEST_REQUEST) + b'"}'
+    admin.report = StateReport("/s", "3.51.0", 1, "", ["page 7: wrong", "page 9: wrong"], 1, 2, 3, 4, 5, 6, 7, 8)
+    admin.changes = command != "resume_sink"
 
-    assert await client.cursors() == admin.found
+    through_the_socket = await getattr(client, command)(*arguments, **named)
 
-
-@pytest.mark.parametrize("start", [7, "beginning", "2026-11-21T08:30:00.000000Z"])
-async def test_a_replay_is_asked_for_with_all_its_words(
-    client: AdminClient, admin: FakeAdmin, start: int | str
-) -> None:
-    request = ReplayRequest("hook", start, resource="deployments.apps", namespace="shop")
-
-    assert await client.replay(request) == admin.replayed
-    assert admin.asked == [("replay", request)]
+    assert through_the_socket == await getattr(admin, command)(*arguments, **named)
+    assert admin.asked[0] == admin.asked[1]
 
 
-async def test_a_snapshot_is_asked_for_shown_and_cancelled(client: AdminClient, admin: FakeAdmin) -> None:
-    request = SnapshotRequest("hook", "deployments.apps", "shop", "object.spec.replicas > 1")
-
-    assert await client.snapshot(request) == admin.snapshot_status
-    assert await client.snapshots() == [admin.snapshot_status]
-    assert (await client.cancel_snapshot("hook")).left == 4
-    with pytest.raises(UnknownTarget, match="there is no sink nobody"):
-        await client.snapshot(SnapshotRequest("nobody"))
-    assert admin.asked[:3] == [("snapshot", request), ("snapshots",), ("cancel_snapshot", "hook")]
-
-
-async def test_dead_letters_come_page_by_page(client: AdminClient, admin: FakeAdmin) -> None:
-    admin.stored = [
-        a_dead_letter(1),
-        a_dead_letter(2, parked=True),
-        a_dead_letter(3, retrying=True),
-        a_dead_letter(4, "audit"),
-    ]
-
-    assert await client.dead_letters() == admin.stored
-    assert await client.dead_letters("hook", after=1, limit=1) == admin.stored[1:2]
-    assert await client.dead_letters(after=4) == []
-    assert admin.asked == [
-        ("dead_letters", None, 0, 1000),
-        ("dead_letters", "hook", 1, 1),
-        ("dead_letters", None, 4, 1000),
-    ]
-
-
-@pytest.mark.parametrize("changes", [True, False])
-async def test_a_sink_is_tried_paused_and_resumed(client: AdminClient, admin: FakeAdmin, changes: bool) -> None:
-    admin.changes = changes
-    for action in ("retry_sink", "pause_sink", "resume_sink"):
-        assert await getattr(client, action)("hook") is changes
-        with pytest.raises(UnknownTarget, match="there is no sink nobody"):
-            await getattr(client, action)("nobody")
-        assert admin.asked[-2:] == [(action, "hook"), (action, "nobody")]
+def test_every_command_is_called_here() -> None:
+    assert {command for command, _, _ in CALLS} == COMMANDS.keys()
 
 
 @pytest.mark.parametrize("name", ["null", "7", "true", "", "a b", "a&sink=b", "a/../b", "ä%2F", "#"])
@@ -163,33 +156,6 @@ async def test_a_sink_is_asked_for_by_its_very_name(client: AdminClient, admin: 
     with pytest.raises(UnknownTarget):
         await client.retry(name)
     assert [asked[1] for asked in admin.asked] == [name, name]
-
-
-async def test_the_object_of_a_dead_letter_arrives_byte_for_byte(client: AdminClient, admin: FakeAdmin) -> None:
-    admin.bodies[7] = b'{"kind": "Pod",\n "big": "' + b"x" * (3 * LARGEST_REQUEST) + b'"}'
-
-    assert await client.dead_letter_body(7) == admin.bodies[7]
-
-
-@pytest.mark.parametrize("what", ["retry", "drop"])
-async def test_letters_are_chosen_by_number_or_all_of_a_sink(client: AdminClient, admin: FakeAdmin, what: str) -> None:
-    admin.stored = [a_dead_letter(number) for number in (1, 2, 3)]
-
-    assert await getattr(client, what)("hook", [1, 3]) == 2
-    assert await getattr(client, what)("hook") == 3
-    assert await getattr(client, what)("hook", []) == 0
-    assert admin.asked == [(what, "hook", [1, 3]), (what, "hook", None), (what, "hook", [])]
-
-
-async def test_the_check_of_the_state_arrives_with_its_problems(client: AdminClient, admin: FakeAdmin) -> None:
-    admin.report = StateReport("/s", "3.51.0", 1, "", ["page 7: wrong", "page 9: wrong"], 1, 2, 3, 4, 5, 6, 7, 8)
-
-    assert await client.state_check() == admin.report
-
-
-async def test_a_reload_is_asked_for_with_its_confirmation(client: AdminClient, admin: FakeAdmin) -> None:
-    assert await client.reload(ReloadRequest(4211)) == admin.reloaded
-    assert admin.asked == [("reload", ReloadRequest(4211))]
 
 
 async def test_what_one_asks_does_not_wait_for_what_another_asked(tmp_path: Path) -> None:
@@ -272,22 +238,6 @@ async def test_a_request_that_is_not_understood_drops_nothing(
     assert admin.asked == []
 
 
-@pytest.mark.parametrize(
-    "query", ["after=-1", "after=x", "limit=0", f"limit={LARGEST_PAGE + 1}", "limit=1.5", "sinks=hook"]
-)
-async def test_a_page_is_within_bounds(raw: aiohttp.ClientSession, admin: FakeAdmin, query: str) -> None:
-    async with raw.get(f"/v1/dead-letters?{query}") as answer:
-        assert answer.status == 400
-    assert admin.asked == []
-
-
-@pytest.mark.parametrize("number", ["0", "-1", "x", "9223372036854775808"])
-async def test_a_dead_letter_has_a_number(raw: aiohttp.ClientSession, admin: FakeAdmin, number: str) -> None:
-    async with raw.get(f"/v1/dead-letters/{number}/object") as answer:
-        assert answer.status == 400
-    assert admin.asked == []
-
-
 @pytest.mark.parametrize("chunked", [False, True])
 async def test_a_body_has_a_maximum_size_announced_or_not(
     raw: aiohttp.ClientSession, admin: FakeAdmin, chunked: bool
@@ -313,9 +263,18 @@ async def test_100_000_letters_fit_one_request_and_more_are_refused(client: Admi
 
 @pytest.mark.parametrize(
     ("method", "path", "status"),
-    [("POST", "/v1/cursors", 405), ("GET", "/v1/dead-letters/drop", 405), ("GET", "/v2/cursors", 404)],
+    [
+        *(
+            ("GET", f"/v1/dead-letters?{query}", 400)
+            for query in ("after=-1", "after=x", "limit=0", f"limit={LARGEST_PAGE + 1}", "limit=1.5", "sinks=hook")
+        ),
+        *(("GET", f"/v1/dead-letters/{number}/object", 400) for number in ("0", "-1", "x", "9223372036854775808")),
+        ("POST", "/v1/cursors", 405),
+        ("GET", "/v1/dead-letters/drop", 405),
+        ("GET", "/v2/cursors", 404),
+    ],
 )
-async def test_other_paths_and_methods_are_nothing(
+async def test_a_request_beyond_bounds_or_to_another_path_is_not_carried_out(
     raw: aiohttp.ClientSession, admin: FakeAdmin, method: str, path: str, status: int
 ) -> None:
     async with raw.request(method, path) as answer:
