@@ -13,17 +13,16 @@ from typing import Any
 
 import pytest
 
-from bridge.app.bridge import Bridge
-from bridge.kube import ClusterAccess
 from bridge.model.policies import LeaseTiming
-from bridge.plan.plan import ElectionPlan, Plan, SinkPlan, Wanted
+from bridge.plan.plan import ElectionPlan, SinkPlan
 from bridge.telemetry.facts import Fact
 from bridge.telemetry.facts.election import LeadershipLost
 from sinks.base import Lanes
 from sinks.webhook.options import WebhookOptions
 from sinks.webhook.sink import WebhookSink
-from tests.bridge.app.test_bridge import QUICK, World, a_config_map
+from tests.bridge.app.test_bridge import World
 from tests.bridge.app.test_election import LEASE
+from tests.kit.bridges import a_bridge, a_config_map
 from tests.kit.deadlines import BUSY
 from tests.kit.playground import Playground
 
@@ -119,18 +118,8 @@ async def after_a_freeze(endpoint: Endpoint, clock: Clock, state: Path, **option
         cluster.create(LEASE, {"metadata": {"name": "kubedelta", "namespace": "default"}, "spec": {}})
         for number in range(5):
             cluster.create("configmaps", a_config_map(f"a{number}"))
-        plan = Plan(
-            cluster="test",
-            access=ClusterAccess(server=cluster.url),
-            wanted=(Wanted("configmaps"),),
-            sinks=(sink,),
-            timing=QUICK,
-            discovery_seconds=0.05,
-            state=state / "state",
-            redaction_key_file=key,
-            election=ElectionPlan(namespace="default", lease="kubedelta", name="first", timing=TIMING),
-        )
-        bridge = Bridge(plan, facts.append)
+        election = ElectionPlan(namespace="default", lease="kubedelta", name="first", timing=TIMING)
+        bridge = a_bridge(cluster, facts, state / "state", [sink], redaction_key_file=key, election=election)
         running = tasks.create_task(bridge.run())
         terms = await _freeze(World(cluster, bridge, facts), endpoint, clock)
         bridge.stop()

@@ -14,7 +14,8 @@ from bridge.outbox import Retention
 from bridge.plan.plan import Wanted
 from bridge.playground import StatusError
 from bridge.telemetry.facts.informer import InputUnreadable, ListWatchFailed
-from tests.bridge.app.test_bridge import a_config_map, running
+from tests.bridge.app.test_bridge import running
+from tests.kit.bridges import a_config_map
 from tests.kit.playground import Playground
 from tests.kit.sinks import RecordingSink
 

@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 
 from bridge.app.bridge import Bridge
-from bridge.informer import Timing
 from bridge.kube import ApiError, ClusterAccess, KubeClient, connect
 from bridge.model.answers import Failed
 from bridge.model.change import Evidence
@@ -21,22 +20,16 @@ from bridge.model.record import Gap
 from bridge.model.resource import Scope
 from bridge.model.status import ElectionState
 from bridge.plan.entries import Resolution, resolve_wanted
-from bridge.plan.plan import Plan, PlanRefused, SinkPlan, Wanted
+from bridge.plan.plan import PlanRefused, SinkPlan, Wanted
 from bridge.playground import StatusError
-from bridge.telemetry.facts import Fact, discard
+from bridge.telemetry.facts import Fact
 from bridge.telemetry.facts.cluster import ResourceUnknown
 from bridge.telemetry.facts.delivery import BacklogDropped, RecordsLeftBehind
 from bridge.telemetry.facts.informer import ResourceRefused, WatchOpened
+from tests.kit.bridges import a_bridge, a_config_map
 from tests.kit.deadlines import BUSY
 from tests.kit.playground import Playground
 from tests.kit.sinks import RecordingSink, StuckSink
-
-QUICK = Timing(backoff_initial=0.01, backoff_maximum=0.05, refused=0.05, not_served=0.05, very_short=0.0)
-
-
-def a_config_map(name: str, value: str = "1", namespace: str = "default", **labels: str) -> dict[str, Any]:
-    return {"metadata": {"name": name, "namespace": namespace, "labels": labels}, "data": {"value": value}}
-
 
 DEFINITIONS = "customresourcedefinitions.apiextensions.k8s.io"
 
@@ -88,15 +81,9 @@ async def running(
     options: Mapping[str, dict[str, Any]] | None = None,
     **plan: Any,
 ) -> AsyncIterator[World]:
-    facts: list[Fact] = []
     with TemporaryDirectory() as state:
-        defaults: dict[str, Any] = {
-            "timing": QUICK,
-            "discovery_seconds": 0.05,
-            "grace_seconds": 5.0,
-            "state": Path(state),
-        }
-        async with on_playground(_plans(sinks, options or {}), wanted, defaults | plan, facts) as world:
+        given = {"state": Path(state)} | plan
+        async with on_playground(_plans(sinks, options or {}), wanted, **given) as world:
             yield world
 
 
@@ -108,20 +95,10 @@ def _plans(sinks: Sequence[RecordingSink], options: Mapping[str, dict[str, Any]]
 
 
 @asynccontextmanager
-async def on_playground(
-    plans: tuple[SinkPlan, ...], wanted: tuple[Wanted, ...], plan: dict[str, Any], facts: list[Fact]
-) -> AsyncIterator[World]:
+async def on_playground(plans: tuple[SinkPlan, ...], wanted: tuple[Wanted, ...], **plan: Any) -> AsyncIterator[World]:
+    facts: list[Fact] = []
     async with Playground(bookmark_interval=0.2) as cluster:
-        bridge = Bridge(
-            Plan(
-                cluster="test",
-                access=ClusterAccess(server=cluster.url),
-                wanted=wanted,
-                sinks=plans,
-                **plan,
-            ),
-            facts.append,
-        )
+        bridge = a_bridge(cluster, facts, sinks=plans, wanted=wanted, **plan)
         async with asyncio.TaskGroup() as tasks:
             running = tasks.create_task(bridge.run())
             yield World(cluster, bridge, facts)
@@ -181,12 +158,12 @@ async def test_new_custom_resources_are_followed_and_gone_ones_deleted() -> None
         await world.until(lambda: world.reported(ResourceUnknown))
         assert not world.bridge.status().ready
 
-        world.cluster.create("customresourcedefinitions.apiextensions.k8s.io", a_definition())
+        world.cluster.create(DEFINITIONS, a_definition())
         world.cluster.create("widgets.example.test", {"metadata": {"name": "w", "namespace": "default"}})
         await sink.until(lambda sink: "added default/w" in sink.delivered())
         await world.until_ready()
 
-        world.cluster.delete("customresourcedefinitions.apiextensions.k8s.io", "widgets.example.test")
+        world.cluster.delete(DEFINITIONS, "widgets.example.test")
         await sink.until(lambda sink: "deleted default/w" in sink.delivered())
         await world.until(lambda: world.bridge.status().informers[0].state == "unknown")
 
@@ -216,7 +193,7 @@ async def test_a_resource_is_followed_into_its_next_served_version() -> None:
 async def test_missed_deletes_are_exported_when_a_resource_is_released() -> None:
     sink = RecordingSink()
     async with running(sink, wanted=(Wanted("widgets.example.test"),)) as world:
-        world.cluster.create("customresourcedefinitions.apiextensions.k8s.io", a_definition())
+        world.cluster.create(DEFINITIONS, a_definition())
         world.cluster.create(
             "widgets.example.test", {"metadata": {"name": "w", "namespace": "default"}, "spec": {"n": 1}}
         )
@@ -224,7 +201,7 @@ async def test_missed_deletes_are_exported_when_a_resource_is_released() -> None
         await world.until_ready()
         world.cluster.misbehave.lose_event("widgets.example.test")
 
-        world.cluster.delete("customresourcedefinitions.apiextensions.k8s.io", "widgets.example.test")
+        world.cluster.delete(DEFINITIONS, "widgets.example.test")
         await sink.until(lambda sink: "deleted default/w" in sink.delivered())
 
     deleted = sink.deltas[-1]
@@ -250,10 +227,6 @@ async def test_a_refused_resource_is_named_and_blocks_no_other() -> None:
     assert {fact.resource.name for fact in world.reported(ResourceRefused)} == {"secrets"}
 
 
-async def _arrives(sink: RecordingSink, line: str) -> None:
-    await sink.until(lambda sink: line in sink.delivered())
-
-
 @pytest.mark.parametrize("status", [500, 503, 429, 403])
 async def test_a_resource_that_fails_holds_up_no_empty_one(status: int) -> None:
     """A definition with a failing conversion webhook, or a group that is away, beside an empty namespace."""
@@ -270,7 +243,7 @@ async def test_a_resource_that_fails_holds_up_no_empty_one(status: int) -> None:
             for turn in range(3):
                 world.cluster.misbehave.reset()
                 world.cluster.create("configmaps", a_config_map(f"new-{turn}"))
-                await _arrives(sink, f"added default/new-{turn}")
+                await sink.until(lambda sink, turn=turn: f"added default/new-{turn}" in sink.delivered())  # type: ignore[misc]
         await world.until_ready()
 
     assert sorted(sink.delivered()) == [
@@ -319,10 +292,9 @@ async def test_two_names_of_one_resource_are_refused_at_the_start(tmp_path: Path
     wanted = (Wanted("configmaps"), Wanted("cm", (Scope("default"),)), Wanted("*", (Scope("default"),)))
     async with Playground() as cluster:
         cluster.create("configmaps", a_config_map("a"))
-        access = ClusterAccess(server=cluster.url)
-        plan = Plan(cluster="test", access=access, wanted=wanted, sinks=_plans([sink], {}), state=tmp_path)
+        bridge = a_bridge(cluster, [], tmp_path, _plans([sink], {}), wanted)
         with pytest.raises(PlanRefused, match=r"^resources: cm: configmaps means configmaps as well, and an object"):
-            await Bridge(plan, discard).run()
+            await bridge.run()
     assert sink.deltas == []
 
 

@@ -12,14 +12,12 @@ import msgspec
 import pytest
 
 from bridge.app.admin.client import AdminClient
-from bridge.app.bridge import Bridge
 from bridge.app.endpoints import readiness
-from bridge.kube import ClusterAccess
 from bridge.model.admin import ReplayRequest, SnapshotRequest, UnknownTarget
 from bridge.model.policies import LeaseTiming
 from bridge.model.record import Delta, Gap, Record, Snapshot
 from bridge.model.status import SinkState
-from bridge.plan.plan import ElectionPlan, Plan, SinkPlan, Wanted
+from bridge.plan.plan import ElectionPlan, SinkPlan, Wanted
 from bridge.replication.identity import FILE, read_predecessors, write_identities
 from bridge.replication.lease import LAST_TERM, PUBLISHED, TERM
 from bridge.telemetry.facts import Fact
@@ -35,8 +33,9 @@ from bridge.telemetry.facts.election import (
 from bridge.telemetry.facts.informer import ListCompleted
 from bridge.views.selection import SelectorText
 from sinks.base import Receipt
-from tests.bridge.app.test_bridge import QUICK, World, a_config_map
+from tests.bridge.app.test_bridge import World
 from tests.bridge.replication.pair import rows_of_all_tables
+from tests.kit.bridges import a_bridge, a_config_map
 from tests.kit.playground import Playground
 from tests.kit.sinks import RecordingSink
 
@@ -73,33 +72,27 @@ class Replica(World):
         for file, key in zip(key_files, keys, strict=True):
             file.write_text(key * 32)
             file.chmod(0o600)
-        plan = Plan(
-            cluster="test",
-            access=ClusterAccess(server=cluster.url),
-            wanted=(wanted,),
-            sinks=(
-                SinkPlan(
-                    name="copy",
-                    type="memory",
-                    make=lambda: self.sink,
-                    max_batch=100,
-                    select=None if select is None else (SelectorText(resource="configmaps", label_selector=select),),
-                ),
-            ),
-            timing=QUICK,
-            discovery_seconds=0.05,
+        copy = SinkPlan(
+            name="copy",
+            type="memory",
+            make=lambda: self.sink,
+            max_batch=100,
+            select=None if select is None else (SelectorText(resource="configmaps", label_selector=select),),
+        )
+        election = ElectionPlan(namespace="default", lease="kubedelta", name=name, timing=timing, ack_timeout=PATIENCE)
+        facts: list[Fact] = []
+        bridge = a_bridge(
+            cluster,
+            facts,
+            state,
+            [copy],
+            (wanted,),
             grace_seconds=grace,
-            state=state,
             redaction_key_file=key_files[0],
             former_key_files=tuple(key_files[1:]),
-            election=ElectionPlan(
-                namespace="default", lease="kubedelta", name=name, timing=timing, ack_timeout=PATIENCE
-            )
-            if elects
-            else None,
+            election=election if elects else None,
         )
-        facts: list[Fact] = []
-        super().__init__(cluster, Bridge(plan, facts.append), facts)
+        super().__init__(cluster, bridge, facts)
 
     def start(self, tasks: asyncio.TaskGroup) -> None:
         self._task = tasks.create_task(self.bridge.run())

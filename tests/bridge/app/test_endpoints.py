@@ -45,7 +45,6 @@ class ABridge:
     def render(self, snapshot: BridgeStatus, accept: str) -> tuple[bytes, str]:
         return f"informers {len(snapshot.informers)}, asked for {accept}".encode(), "text/plain; version=0.0.4"
 
-
     def server(self, host: str = "127.0.0.1", port: int = 0, token: TokenFile | None = None) -> WebServer:
         return WebServer(host, port, status=self.status, alive=self.alive, metrics=self.render, token=token)
 

@@ -14,7 +14,8 @@ from bridge.model.resource import Scope
 from bridge.plan.plan import Wanted
 from bridge.telemetry.facts.informer import InformerStopped
 from tests.bridge.app.test_bridge import DEFINITIONS, a_definition
-from tests.bridge.app.test_restart import Run, a_config_map, life
+from tests.bridge.app.test_restart import Run, life
+from tests.kit.bridges import a_config_map
 from tests.kit.playground import Playground
 
 DEFAULT, PUBLIC = Scope("default"), Scope("kube-public")

@@ -12,7 +12,8 @@ from bridge.model.primitives.field_path import FieldPath
 from bridge.model.resource import Scope
 from bridge.plan.plan import Wanted
 from bridge.telemetry.facts.informer import ChangesIgnored, HistoryChecked, ListCompleted, VersionsRanBackwards
-from tests.bridge.app.test_restart import CONFIG_MAPS, Run, a_config_map, life
+from tests.bridge.app.test_restart import CONFIG_MAPS, Run, life
+from tests.kit.bridges import a_config_map
 from tests.kit.deadlines import BUSY
 from tests.kit.playground import Playground
 

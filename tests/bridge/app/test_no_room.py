@@ -9,18 +9,16 @@ from pathlib import Path
 
 import pytest
 
-from bridge.app.bridge import Bridge
-from bridge.kube import ClusterAccess
 from bridge.model.policies import StartPolicy
 from bridge.model.record import NewDeadLetter
 from bridge.outbox import Retention
 from bridge.outbox.storage.state_directory import StateDirectory
 from bridge.outbox.writer import OutboxClosed
-from bridge.plan.plan import Plan, SinkPlan, Wanted
+from bridge.plan.plan import SinkPlan
 from bridge.telemetry.facts import Fact
 from bridge.telemetry.facts.outbox import OutboxFull
-from tests.bridge.app.test_restart import a_config_map
 from tests.bridge.outbox.opened import AUDIT, Bench, bench, look_for_room_often
+from tests.kit.bridges import a_bridge, a_config_map
 from tests.kit.deadlines import BUSY
 from tests.kit.pipelines import replay
 from tests.kit.playground import Playground
@@ -156,18 +154,9 @@ async def test_a_full_disk_and_a_stuck_sink_end_within_one_grace(
     sink, facts, loop = StuckSink(), list[Fact](), asyncio.get_running_loop()
     async with Playground() as cluster:
         cluster.create("configmaps", a_config_map("a"))
-        bridge = Bridge(
-            Plan(
-                cluster="test",
-                access=ClusterAccess(server=cluster.url),
-                wanted=(Wanted("configmaps"),),
-                sinks=(SinkPlan(name="stuck", type="memory", make=lambda: sink, max_batch=1),),
-                state=tmp_path,
-                retention=Retention(min_free=MIN_FREE),
-                grace_seconds=GRACE,
-            ),
-            facts.append,
-        )
+        stuck = SinkPlan(name="stuck", type="memory", make=lambda: sink, max_batch=1)
+        retention = Retention(min_free=MIN_FREE)
+        bridge = a_bridge(cluster, facts, tmp_path, [stuck], retention=retention, grace_seconds=GRACE)
         async with asyncio.TaskGroup() as tasks:
             running = tasks.create_task(bridge.run())
             await sink.holding.wait()

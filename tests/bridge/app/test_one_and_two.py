@@ -13,8 +13,8 @@ from bridge.model.change import Op
 from bridge.model.record import Delta, Gap, Snapshot
 from bridge.telemetry.facts.informer import ListCompleted
 from bridge.telemetry.facts.outbox import OutboxRebuilt
-from tests.bridge.app.test_bridge import a_config_map
 from tests.bridge.app.test_election import LEASE, Replica
+from tests.kit.bridges import a_config_map
 from tests.kit.playground import Playground
 from tests.kit.sinks import RecordingSink, StuckSink
 

@@ -20,11 +20,11 @@ from bridge.app.profiling import STAGES, Clocks, Profile, Thread, profiled, repl
 from bridge.app.stages import Stage, place_of
 from bridge.model.policies import StartPolicy
 from bridge.plan.plan import SinkPlan, Wanted
-from bridge.telemetry.facts import Fact
 from bridge.transform import transform
 from sinks import registry
 from sinks.file.options import FileOptions
-from tests.bridge.app.test_bridge import QUICK, World, a_config_map, on_playground
+from tests.bridge.app.test_bridge import World, on_playground
+from tests.kit.bridges import a_config_map
 
 OBJECTS, UPDATES = 30, 70
 MILLISECOND = 1_000_000
@@ -73,12 +73,11 @@ async def churned(world: World, copy: Path) -> None:
 
 
 async def test_every_stage_of_a_run_counts_the_records_that_passed(tmp_path: Path) -> None:
-    copy, facts = tmp_path / "copy.ndjson", list[Fact]()
-    (tmp_path / "state").mkdir()
-    plan: dict[str, Any] = {"timing": QUICK, "state": tmp_path / "state", "grace_seconds": 5.0}
+    copy, state = tmp_path / "copy.ndjson", tmp_path / "state"
+    state.mkdir()
     with profiled() as clocks:
         before = process_time_ns()
-        async with on_playground((a_file_sink(copy),), (Wanted("configmaps"),), plan, facts) as world:
+        async with on_playground((a_file_sink(copy),), (Wanted("configmaps"),), state=state) as world:
             for number in range(OBJECTS):
                 world.cluster.create("configmaps", a_config_map(f"object-{number}"))
             await churned(world, copy)

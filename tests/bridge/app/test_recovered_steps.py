@@ -16,7 +16,8 @@ from bridge.model.resource import Scope
 from bridge.plan.plan import Wanted
 from bridge.telemetry.facts.informer import RecoveryEnd, StepsRecovered
 from bridge.views.selection import SelectorText
-from tests.bridge.app.test_restart import CONFIG_MAPS, Run, a_config_map, evidence, life
+from tests.bridge.app.test_restart import CONFIG_MAPS, Run, evidence, life
+from tests.kit.bridges import a_config_map
 from tests.kit.playground import Playground
 
 RECOVERY: dict[str, Any] = {"recovery": RecoveryLimits()}

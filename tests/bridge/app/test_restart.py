@@ -11,35 +11,23 @@ from typing import Any
 import pytest
 
 from bridge.app.bridge import Bridge
-from bridge.informer import RecoveryLimits, Timing
-from bridge.kube import ClusterAccess
+from bridge.informer import RecoveryLimits
 from bridge.model.change import Evidence, Op
 from bridge.model.policies import StartPolicy
 from bridge.model.record import Delta, Gap, Snapshot
 from bridge.model.resource import Scope
 from bridge.outbox import OtherCluster
-from bridge.plan.plan import Plan, SinkPlan, Wanted
+from bridge.plan.plan import SinkPlan, Wanted
 from bridge.playground import StatusError
 from bridge.playground.http.streams import DISCOVERY
 from bridge.telemetry.facts import Fact
 from bridge.telemetry.facts.cluster import ClusterChanged, ScopeChanged
+from tests.kit.bridges import a_bridge, a_config_map
 from tests.kit.deadlines import BUSY
 from tests.kit.playground import Playground
 from tests.kit.sinks import RecordingSink
 
-QUICK = Timing(
-    backoff_initial=0.01,
-    backoff_maximum=0.05,
-    refused=0.05,
-    refusal_backoff_maximum=0.05,
-    not_served=0.05,
-    very_short=0.0,
-)
 CONFIG_MAPS = (Wanted("configmaps", (Scope("default"),)),)
-
-
-def a_config_map(name: str, value: str = "1", namespace: str = "default", **labels: str) -> dict[str, Any]:
-    return {"metadata": {"name": name, "namespace": namespace, "labels": labels}, "data": {"value": value}}
 
 
 class Run:
@@ -68,20 +56,8 @@ async def life(
     ready = plan.pop("ready", True)
     start = plan.pop("start", StartPolicy.SNAPSHOT)
     select = plan.pop("select", None)
-    bridge = Bridge(
-        Plan(
-            cluster="test",
-            access=ClusterAccess(server=cluster.url),
-            wanted=wanted,
-            sinks=(SinkPlan(name=name, type="memory", make=lambda: sink, max_batch=100, start=start, select=select),),
-            state=state,
-            timing=QUICK,
-            discovery_seconds=0.05,
-            grace_seconds=5.0,
-            **plan,
-        ),
-        facts.append,
-    )
+    planned = SinkPlan(name=name, type="memory", make=lambda: sink, max_batch=100, start=start, select=select)
+    bridge = a_bridge(cluster, facts, state, [planned], wanted, **plan)
     async with asyncio.TaskGroup() as tasks:
         running = tasks.create_task(bridge.run())
         run = Run(bridge, sink, facts)

@@ -15,7 +15,8 @@ from bridge.plan.plan import Wanted
 from bridge.playground.objects.store import StoreSnapshot
 from bridge.telemetry.facts import Fact
 from bridge.telemetry.facts.informer import HistoryChecked, ListCompleted, VersionsRanBackwards
-from tests.bridge.app.test_restart import CONFIG_MAPS, Run, a_config_map, life
+from tests.bridge.app.test_restart import CONFIG_MAPS, Run, life
+from tests.kit.bridges import a_config_map
 from tests.kit.deadlines import BUSY
 from tests.kit.playground import Playground
 

@@ -31,7 +31,8 @@ from bridge.plan.plan import PagePlan, Plan, PlanRefused, SinkPlan, Wanted
 from bridge.telemetry.facts import discard
 from bridge.views.selection import SelectorText
 from sinks.base import Claim
-from tests.bridge.app.test_restart import a_config_map, life
+from tests.bridge.app.test_restart import life
+from tests.kit.bridges import a_config_map
 from tests.kit.deadlines import BUSY
 from tests.kit.playground import Playground
 from tests.kit.sinks import RecordingSink

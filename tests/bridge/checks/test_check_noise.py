@@ -19,8 +19,8 @@ from bridge.model.primitives.field_path import FieldPath
 from bridge.model.resource import Resource, Scope
 from bridge.plan.entries import Resolution
 from bridge.plan.plan import Wanted
-from tests.bridge.app.test_restart import a_config_map
 from tests.bridge.checks.test_check import NOWHERE, a_plan
+from tests.kit.bridges import a_config_map
 from tests.kit.playground import Playground
 from tests.kit.scripted_source import Quiet, ScriptedSource, deleted, modified, opened, page
 from tests.kit.virtual_time import run_in_virtual_time

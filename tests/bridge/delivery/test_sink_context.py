@@ -15,11 +15,12 @@ from bridge.model.versions.progress import Progress
 from bridge.outbox import Outbox
 from bridge.plan.plan import CurrentResources, SinkPlan, Wanted
 from sinks.base import Lanes, Receipt, RetryLater, SinkContext
-from tests.bridge.app.test_bridge import QUICK, a_config_map, on_playground
+from tests.bridge.app.test_bridge import on_playground
 from tests.bridge.delivery.fakes import ScriptedSink, pods
 from tests.bridge.delivery.world import World, virtual
 from tests.bridge.outbox.opened import crashed, feeds_of, opened
 from tests.bridge.replication.pair import leading
+from tests.kit.bridges import a_config_map
 from tests.kit.informed import Informed
 from tests.kit.records import PODS
 from tests.kit.sinks import RecordingSink
@@ -137,10 +138,9 @@ async def test_a_rebuild_gap_is_exported_once_resources_are_known(tmp_path: Path
     sinks = [WaitsForWhatIsWatched(), WaitsForWhatIsWatched()]
     for sink in sinks:
         plan = SinkPlan(name="audit", type="memory", make=lambda sink=sink: sink, max_batch=100)  # type: ignore[misc]
-        settings = {"timing": QUICK, "discovery_seconds": 0.05, "grace_seconds": 5.0, "state": tmp_path}
-        settings["restart_on_cluster_change"] = True  # Each playground is another cluster.
         wanted = (Wanted("configmaps"), Wanted("secrets"))
-        async with on_playground((plan,), wanted, settings, []) as world:
+        # Each playground is another cluster.
+        async with on_playground((plan,), wanted, state=tmp_path, restart_on_cluster_change=True) as world:
             world.cluster.create("configmaps", a_config_map("a"))
             await world.until_ready()
             await sink.until(lambda sink: "default/a" in " ".join(sink.delivered()))
