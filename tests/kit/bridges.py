@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import asyncio
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 from bridge.app.bridge import Bridge
 from bridge.informer import Timing
 from bridge.kube import ClusterAccess
+from bridge.model.status import ElectionState
 from bridge.plan.plan import Plan, SinkPlan, Wanted
 from bridge.telemetry.facts import Fact
+from tests.kit.deadlines import BUSY
 from tests.kit.playground import Playground
 
 QUICK = Timing(
@@ -40,3 +43,33 @@ def a_bridge(
     access = ClusterAccess(server=cluster.url)
     whole = Plan(cluster="test", access=access, wanted=wanted, sinks=tuple(sinks), state=state, **(quick | plan))
     return Bridge(whole, facts.append)
+
+
+class World:
+    """A playground, and a bridge on it that can be asked how it stands."""
+
+    def __init__(self, cluster: Playground, bridge: Bridge, facts: list[Fact]) -> None:
+        self.cluster = cluster
+        self.bridge = bridge
+        self.facts = facts
+        self._task: asyncio.Task[None] | None = None
+
+    @property
+    def leads(self) -> bool:
+        election = self.bridge.status().election
+        return election is not None and election.state is ElectionState.LEADING
+
+    async def until(self, holds: Callable[[], Any]) -> None:
+        async with asyncio.timeout(10 * BUSY):
+            while not holds():  # noqa: ASYNC110  # a status is asked for, nothing announces it
+                await asyncio.sleep(0.01)
+
+    async def until_ready(self) -> None:
+        await self.until(lambda: self.bridge.status().ready)
+
+    def watched(self) -> set[tuple[str, str]]:
+        """Resources and scopes that have an informer."""
+        return {(each.resource, each.scope) for each in self.bridge.status().informers if each.state != "unknown"}
+
+    def reported(self, kind: type[Any]) -> list[Any]:
+        return [fact for fact in self.facts if isinstance(fact, kind)]

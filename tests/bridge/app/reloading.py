@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -99,18 +99,19 @@ class Reloading:
         objects = [each for resource in resources for each in self.cluster.list(resource, namespace=namespace)]
         return {each["metadata"]["name"]: each["metadata"]["resourceVersion"] for each in objects}
 
+    async def until(self, holds: Callable[[], object]) -> None:
+        async with asyncio.timeout(20 * BUSY):
+            while not holds():  # noqa: ASYNC110  # Nothing announces it.
+                await asyncio.sleep(0.01)
+
     async def until_settled(self) -> None:
         """Waits until all informers are live and no sink has a backlog."""
-        async with asyncio.timeout(20 * BUSY):
-            while not self._is_settled():  # noqa: ASYNC110  # Nothing announces it.
-                await asyncio.sleep(0.01)
+        await self.until(self._is_settled)
 
     async def until_held(self, name: str, expected: Mapping[str, str]) -> None:
         """Waits until a reader of the file has these objects."""
         try:
-            async with asyncio.timeout(20 * BUSY):
-                while self.held(name) != expected:  # noqa: ASYNC110
-                    await asyncio.sleep(0.02)  # A file announces nothing.
+            await self.until(lambda: self.held(name) == expected)
         except TimeoutError:
             raise TimeoutError(f"{name} has {self.held(name)}, not {expected}") from None
 

@@ -20,9 +20,8 @@ from bridge.telemetry.facts.election import LeadershipLost
 from sinks.base import Lanes
 from sinks.webhook.options import WebhookOptions
 from sinks.webhook.sink import WebhookSink
-from tests.bridge.app.test_bridge import World
 from tests.bridge.app.test_election import LEASE
-from tests.kit.bridges import a_bridge, a_config_map
+from tests.kit.bridges import World, a_bridge, a_config_map
 from tests.kit.deadlines import BUSY
 from tests.kit.playground import Playground
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -11,14 +11,12 @@ from typing import Any
 
 import pytest
 
-from bridge.app.bridge import Bridge
 from bridge.kube import ApiError, ClusterAccess, KubeClient, connect
 from bridge.model.answers import Failed
 from bridge.model.change import Evidence
 from bridge.model.policies import BacklogBounds, WhenFull
 from bridge.model.record import Gap
 from bridge.model.resource import Scope
-from bridge.model.status import ElectionState
 from bridge.plan.entries import Resolution, resolve_wanted
 from bridge.plan.plan import PlanRefused, SinkPlan, Wanted
 from bridge.playground import StatusError
@@ -26,8 +24,7 @@ from bridge.telemetry.facts import Fact
 from bridge.telemetry.facts.cluster import ResourceUnknown
 from bridge.telemetry.facts.delivery import BacklogDropped, RecordsLeftBehind
 from bridge.telemetry.facts.informer import ResourceRefused, WatchOpened
-from tests.kit.bridges import a_bridge, a_config_map
-from tests.kit.deadlines import BUSY
+from tests.kit.bridges import World, a_bridge, a_config_map
 from tests.kit.playground import Playground
 from tests.kit.sinks import RecordingSink, StuckSink
 
@@ -42,36 +39,6 @@ def a_definition(plural: str = "widgets", group: str = "example.test", version: 
         "metadata": {"name": f"{plural}.{group}"},
         "spec": {"group": group, "scope": "Namespaced", "names": names, "versions": [served]},
     }
-
-
-class World:
-    """A playground, and a bridge on it that can be asked how it stands."""
-
-    def __init__(self, cluster: Playground, bridge: Bridge, facts: list[Fact]) -> None:
-        self.cluster = cluster
-        self.bridge = bridge
-        self.facts = facts
-        self._task: asyncio.Task[None] | None = None
-
-    @property
-    def leads(self) -> bool:
-        election = self.bridge.status().election
-        return election is not None and election.state is ElectionState.LEADING
-
-    async def until(self, holds: Callable[[], Any]) -> None:
-        async with asyncio.timeout(10 * BUSY):
-            while not holds():  # noqa: ASYNC110  # a status is asked for, nothing announces it
-                await asyncio.sleep(0.01)
-
-    async def until_ready(self) -> None:
-        await self.until(lambda: self.bridge.status().ready)
-
-    def watched(self) -> set[tuple[str, str]]:
-        """Resources and scopes that have an informer."""
-        return {(each.resource, each.scope) for each in self.bridge.status().informers if each.state != "unknown"}
-
-    def reported(self, kind: type[Any]) -> list[Any]:
-        return [fact for fact in self.facts if isinstance(fact, kind)]
 
 
 @asynccontextmanager

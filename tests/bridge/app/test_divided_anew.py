@@ -150,7 +150,7 @@ async def test_a_late_short_name_takes_its_part_from_the_wildcard(
         "deleted kube-public/left",
     ]
     assert len({delta.unique_id for delta in run.sink.deltas}) == len(run.sink.deltas), "no id came twice"
-    assert [fact.left for fact in run.facts if isinstance(fact, ScopeChanged)] == [1]
+    assert [fact.left for fact in run.reported(ScopeChanged)] == [1]
 
 
 async def test_a_short_name_with_a_new_meaning_releases_the_old_one(tmp_path: Path) -> None:

@@ -33,9 +33,8 @@ from bridge.telemetry.facts.election import (
 from bridge.telemetry.facts.informer import ListCompleted
 from bridge.views.selection import SelectorText
 from sinks.base import Receipt
-from tests.bridge.app.test_bridge import World
 from tests.bridge.replication.pair import rows_of_all_tables
-from tests.kit.bridges import a_bridge, a_config_map
+from tests.kit.bridges import World, a_bridge, a_config_map
 from tests.kit.playground import Playground
 from tests.kit.sinks import RecordingSink
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
-from functools import partial
 from pathlib import Path
 
 from bridge.model.formats.cloudevent import CloudEvents
@@ -51,10 +50,6 @@ async def until_received(run: Run, deltas: int) -> None:
     await run.sink.until(lambda sink: len(sink.deltas) == deltas)
 
 
-def has_stopped(run: Run, times: int) -> bool:
-    return sum(isinstance(fact, InformerStopped) for fact in run.facts) == times
-
-
 async def test_parts_and_resources_leave_the_configuration_and_return(tmp_path: Path) -> None:
     consumer = Consumer()
     async with Playground(bookmark_interval=0.2) as cluster:
@@ -88,7 +83,7 @@ async def test_a_resource_that_was_away_with_its_objects_is_back(tmp_path: Path)
             for times in (1, 2):
                 cluster.delete(DEFINITIONS, "widgets.example.test")
                 await until_received(run, 2 * times)
-                await cluster.until(partial(has_stopped, run, times))
+                await run.until(lambda: len(run.reported(InformerStopped)) == times)  # noqa: B023
                 cluster.restore(there)
                 await until_received(run, 2 * times + 1)
     consumer.hear(run.sink.deltas)

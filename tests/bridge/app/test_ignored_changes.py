@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,6 @@ from bridge.plan.plan import Wanted
 from bridge.telemetry.facts.informer import ChangesIgnored, HistoryChecked, ListCompleted, VersionsRanBackwards
 from tests.bridge.app.test_restart import CONFIG_MAPS, Run, life
 from tests.kit.bridges import a_config_map
-from tests.kit.deadlines import BUSY
 from tests.kit.playground import Playground
 
 IGNORED = (FieldPath.parsed("data.beat"), FieldPath.parsed("metadata.annotations['example.com/at']"))
@@ -36,9 +34,7 @@ def received(run: Run) -> list[tuple[str, str]]:
 
 
 async def until_ignored(run: Run, count: int) -> None:
-    async with asyncio.timeout(10 * BUSY):
-        while sum(fact.count for fact in run.facts if isinstance(fact, ChangesIgnored)) < count:  # noqa: ASYNC110
-            await asyncio.sleep(0.01)
+    await run.until(lambda: sum(fact.count for fact in run.reported(ChangesIgnored)) >= count)
 
 
 async def test_heartbeats_are_ignored_across_restarts_and_relists(tmp_path: Path) -> None:
@@ -93,9 +89,9 @@ async def test_paths_that_are_ignored_no_more_are_exported(
 
     assert received(first) == [("added", "default/a"), ("added", "default/b")]
     assert sorted(received(second)) == [("updated", "default/a"), ("updated", "default/b")]
-    assert not [fact for fact in second.facts if isinstance(fact, VersionsRanBackwards)]
+    assert not second.reported(VersionsRanBackwards)
     assert received(third) == []
-    assert not [fact for fact in third.facts if isinstance(fact, ListCompleted)], "the position counts again"
+    assert not third.reported(ListCompleted), "the position counts again"
 
 
 async def test_objects_from_before_the_option_are_exported_once(tmp_path: Path) -> None:
@@ -127,17 +123,15 @@ async def test_an_ignored_change_is_no_other_history(tmp_path: Path, compacted: 
             await _proven(second, cluster)
 
     for run in (first, second):
-        assert not [fact for fact in run.facts if isinstance(fact, VersionsRanBackwards)]
-        assert "other" not in [fact.outcome for fact in run.facts if isinstance(fact, HistoryChecked)]
+        assert not run.reported(VersionsRanBackwards)
+        assert "other" not in [fact.outcome for fact in run.reported(HistoryChecked)]
     assert received(second) == []
 
 
 async def _proven(run: Run, cluster: Playground) -> None:
-    before = sum(isinstance(fact, HistoryChecked) for fact in run.facts)
+    before = len(run.reported(HistoryChecked))
     cluster.misbehave.reset()
-    async with asyncio.timeout(10 * BUSY):
-        while sum(isinstance(fact, HistoryChecked) for fact in run.facts) == before:  # noqa: ASYNC110
-            await asyncio.sleep(0.01)
+    await run.until(lambda: len(run.reported(HistoryChecked)) > before)
 
 
 @pytest.mark.parametrize("restarted", [False, True])
@@ -168,4 +162,4 @@ async def test_a_restore_shows_where_only_ignored_changes_were(tmp_path: Path, r
                 await second.sink.until(lambda sink: any(b"in the new" in delta.body for delta in sink.deltas))
 
     found = second if restarted else first
-    assert any(isinstance(fact, VersionsRanBackwards) for fact in found.facts)
+    assert found.reported(VersionsRanBackwards)

@@ -16,8 +16,8 @@ from bridge.plan.plan import PagePlan, PlanRefused
 from bridge.telemetry.facts.process import PageOpened
 from bridge.views.selection import SelectorText
 from tests.bridge.app.page.page import AViewer
-from tests.bridge.app.test_bridge import World, running
-from tests.kit.bridges import a_config_map
+from tests.bridge.app.test_bridge import running
+from tests.kit.bridges import World, a_config_map
 from tests.kit.deadlines import BUSY
 from tests.kit.sinks import RecordingSink
 

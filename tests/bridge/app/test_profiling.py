@@ -23,8 +23,8 @@ from bridge.plan.plan import SinkPlan, Wanted
 from bridge.transform import transform
 from sinks import registry
 from sinks.file.options import FileOptions
-from tests.bridge.app.test_bridge import World, on_playground
-from tests.kit.bridges import a_config_map
+from tests.bridge.app.test_bridge import on_playground
+from tests.kit.bridges import World, a_config_map
 
 OBJECTS, UPDATES = 30, 70
 MILLISECOND = 1_000_000

@@ -29,10 +29,6 @@ def change(cluster: Playground, *values: str, name: str = "a") -> None:
         cluster.patch("configmaps", name, {"data": {"value": value}})
 
 
-def recoveries(run: Run) -> list[StepsRecovered]:
-    return [fact for fact in run.facts if isinstance(fact, StepsRecovered)]
-
-
 async def received(run: Run, count: int) -> None:
     await run.sink.until(lambda sink: len(sink.deltas) >= count)
 
@@ -63,7 +59,7 @@ async def test_a_start_recovers_what_a_watch_cannot_show(tmp_path: Path) -> None
     (deleted,) = (each for each in second.sink.deltas if each.op == "deleted")
     assert (deleted.uid, deleted.resource_version) == (last["metadata"]["uid"], deleted_at)
     assert _manifest(deleted)["metadata"]["resourceVersion"] == deleted_at
-    (recovery,) = recoveries(second)
+    (recovery,) = second.reported(StepsRecovered)
     assert (recovery.objects, recovery.steps, recovery.ended_by) == (3, 4, RecoveryEnd.COMPLETE)
 
 
@@ -81,7 +77,7 @@ async def test_a_second_start_has_nothing_to_recover(tmp_path: Path) -> None:
             pass
 
     assert len(second.sink.deltas) == 2
-    assert (third.sink.deltas, recoveries(third)) == ([], [])
+    assert (third.sink.deltas, third.reported(StepsRecovered)) == ([], [])
 
 
 async def test_recovered_secrets_are_redacted(tmp_path: Path) -> None:
@@ -145,7 +141,7 @@ async def test_recovered_steps_pass_the_selection_of_a_sink(tmp_path: Path) -> N
         ("deleted", "default/a", "recovered"),
     ]
     assert [value for op, value, _ in values(second) if op != "deleted"] == ["2", "5"]
-    (recovery,) = recoveries(second)
+    (recovery,) = second.reported(StepsRecovered)
     assert (recovery.objects, recovery.steps) == (2, 7), "also those of the object that is not selected"
 
 

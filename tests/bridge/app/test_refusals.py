@@ -16,7 +16,6 @@ from bridge.outbox.storage.state_directory import StateDirectory
 from bridge.telemetry.facts.process import ReloadRefused
 from tests.bridge.app.reloading import Reloading, a_config_map, reloading
 from tests.bridge.app.test_restart import lists_and_watches
-from tests.kit.deadlines import BUSY
 from tests.kit.webhook_receiver import Answer, WebhookReceiver
 
 WEB = [{"resource": "configmaps", "label_selector": "tier=web"}]
@@ -191,9 +190,7 @@ async def test_a_secret_may_be_mounted_later_than_the_option_that_names_it(
         assert "is tried again every half minute" in trouble.what
 
         token.write_text("secret")
-        async with asyncio.timeout(20 * BUSY):
-            while not receiver.events:  # noqa: ASYNC110
-                await asyncio.sleep(0.01)
+        await run.until(lambda: receiver.events)
         assert run.reloader.status.refused == ""
 
 
@@ -213,9 +210,7 @@ async def test_an_end_during_a_reload_is_polite(tmp_path: Path, receiver: Webhoo
     hook = {"type": "webhook", "url": receiver.url}
     async with reloading(tmp_path, sinks={"hook": hook}, shutdown_grace_seconds="200ms") as run:
         run.cluster.create("configmaps", a_config_map("a"))
-        async with asyncio.timeout(20 * BUSY):
-            while run.bridge.status().sinks[0].state is not SinkState.DELIVERING:  # noqa: ASYNC110
-                await asyncio.sleep(0.01)
+        await run.until(lambda: run.bridge.status().sinks[0].state is SinkState.DELIVERING)
         run.write(sinks={"hook": {**hook, "window": 7}})
         async with asyncio.TaskGroup() as tasks:
             reload = tasks.create_task(_given_up(run))

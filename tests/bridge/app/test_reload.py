@@ -94,9 +94,7 @@ async def test_records_in_flight_settle_before_a_sink_changes(tmp_path: Path, re
     async with reloading(tmp_path, sinks={"hook": hook}) as run:
         receiver.answer = lambda _: Answer(wait=held)
         seed(run, "a")
-        async with asyncio.timeout(20 * BUSY):
-            while run.bridge.status().sinks[0].state is not SinkState.DELIVERING:  # noqa: ASYNC110
-                await asyncio.sleep(0.01)
+        await run.until(lambda: run.bridge.status().sinks[0].state is SinkState.DELIVERING)
         run.write_sinks(hook={**hook, "window": 7}, copy=run.to_file("copy"))
         async with asyncio.TaskGroup() as tasks:
             reload = tasks.create_task(run.reload())
@@ -105,9 +103,7 @@ async def test_records_in_flight_settle_before_a_sink_changes(tmp_path: Path, re
             held.set()
         assert reload.result().changes == ["sinks.copy: added", "sinks.hook: changed: window"]
         run.cluster.patch("configmaps", "a", {"data": {"value": "2"}})
-        async with asyncio.timeout(20 * BUSY):
-            while len(receiver.events) < 2:  # noqa: ASYNC110
-                await asyncio.sleep(0.01)
+        await run.until(lambda: len(receiver.events) >= 2)
 
     assert [event["id"].rpartition("/")[2] for event in receiver.events] == ["added", "updated"]
 
@@ -117,9 +113,7 @@ async def test_a_dead_destination_does_not_hold_its_repair_up(tmp_path: Path, re
     hook = {"type": "webhook", "url": "http://127.0.0.1:9/"}
     async with reloading(tmp_path, sinks={"hook": hook}, shutdown_grace_seconds="10m") as run:
         run.cluster.create("configmaps", a_config_map("a"))
-        async with asyncio.timeout(60 * BUSY):
-            while run.bridge.status().sinks[0].state is not SinkState.WAITING:  # noqa: ASYNC110
-                await asyncio.sleep(0.01)
+        await run.until(lambda: run.bridge.status().sinks[0].state is SinkState.WAITING)
         run.write_sinks(hook={**hook, "url": receiver.url})
         assert await run.accepted() == ["sinks.hook: changed: url"]
         await run.until_settled()
@@ -138,9 +132,7 @@ async def test_a_snapshot_goes_on_when_its_sink_changes(tmp_path: Path, receiver
         receiver.answer = lambda _: Answer(wait=stuck) if len(receiver.events) >= half else Answer()
         run.write_sinks(hook=hook)
         await run.accepted()
-        async with asyncio.timeout(20 * BUSY):
-            while len(receiver.events) < half:  # noqa: ASYNC110
-                await asyncio.sleep(0.01)
+        await run.until(lambda: len(receiver.events) >= half)
         run.write_sinks(hook={**hook, "window": 9})
         await run.accepted()
         receiver.answer = lambda _: Answer()
@@ -319,9 +311,7 @@ async def test_a_change_is_noticed_without_a_command(
         run.write_sinks(late=run.to_file("late"))
         if trigger == "SIGHUP":
             run.reloader.request(trigger)
-        async with asyncio.timeout(20 * BUSY):
-            while not run.reported(ConfigurationReloaded):  # noqa: ASYNC110
-                await asyncio.sleep(0.02)
+        await run.until(lambda: run.reported(ConfigurationReloaded))
         assert [(fact.trigger, fact.added) for fact in run.reported(ConfigurationReloaded)] == [(trigger, ("late",))]
 
 
@@ -338,9 +328,7 @@ async def test_ignored_changes_begin_and_end_while_it_runs(tmp_path: Path) -> No
         await arrived(run)
         exported = run.steps("copy")
         beat("2")
-        async with asyncio.timeout(10 * BUSY):
-            while not run.reported(ChangesIgnored):  # noqa: ASYNC110  # Nothing announces it.
-                await asyncio.sleep(0.01)
+        await run.until(lambda: run.reported(ChangesIgnored))
         assert run.steps("copy") == exported
         run.write(resources=[entry])
         assert await run.accepted() == ["resources: changed: configmaps"]

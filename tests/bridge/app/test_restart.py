@@ -22,26 +22,22 @@ from bridge.playground import StatusError
 from bridge.playground.http.streams import DISCOVERY
 from bridge.telemetry.facts import Fact
 from bridge.telemetry.facts.cluster import ClusterChanged, ScopeChanged
-from tests.kit.bridges import a_bridge, a_config_map
-from tests.kit.deadlines import BUSY
+from tests.kit.bridges import World, a_bridge, a_config_map
 from tests.kit.playground import Playground
 from tests.kit.sinks import RecordingSink
 
 CONFIG_MAPS = (Wanted("configmaps", (Scope("default"),)),)
 
 
-class Run:
+class Run(World):
     """One life of the bridge."""
 
-    def __init__(self, bridge: Bridge, sink: RecordingSink, facts: list[Fact]) -> None:
-        self.bridge = bridge
+    def __init__(self, cluster: Playground, bridge: Bridge, sink: RecordingSink, facts: list[Fact]) -> None:
+        super().__init__(cluster, bridge, facts)
         self.sink = sink
-        self.facts = facts
 
     async def until_settled(self) -> None:
-        async with asyncio.timeout(10 * BUSY):
-            while not self._is_settled():  # noqa: ASYNC110  # a status is asked for, nothing announces it
-                await asyncio.sleep(0.01)
+        await self.until(self._is_settled)
 
     def _is_settled(self) -> bool:
         standing = self.bridge.status()
@@ -60,7 +56,7 @@ async def life(
     bridge = a_bridge(cluster, facts, state, [planned], wanted, **plan)
     async with asyncio.TaskGroup() as tasks:
         running = tasks.create_task(bridge.run())
-        run = Run(bridge, sink, facts)
+        run = Run(cluster, bridge, sink, facts)
         if ready:
             await run.until_settled()
         yield run
@@ -167,7 +163,7 @@ async def test_objects_that_left_the_scope_are_deleted_new_ones_added(tmp_path: 
         ("deleted", "default/a", "unwatched"),
         ("added", "kube-system/a", "listed"),
     }
-    assert [fact.left for fact in second.facts if isinstance(fact, ScopeChanged)] == [1]
+    assert [fact.left for fact in second.reported(ScopeChanged)] == [1]
 
 
 @pytest.mark.parametrize("recovery", [None, RecoveryLimits()], ids=["by the list", "where steps are looked for"])
@@ -237,10 +233,8 @@ async def test_a_group_whose_server_is_away_deletes_nothing(tmp_path: Path) -> N
             accepted = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
             with cluster.misbehave.reply(without, DISCOVERY, content_type=accepted):
                 asked = len(cluster.seen("list", "configmaps"))
-                async with asyncio.timeout(10 * BUSY):
-                    # Missing at two discoveries in a row: the bridge looks whether the resource is gone.
-                    while len(cluster.seen("list", "configmaps")) == asked:  # noqa: ASYNC110  # nothing announces it
-                        await asyncio.sleep(0.01)
+                # Missing at two discoveries in a row: the bridge looks whether the resource is gone.
+                await run.until(lambda: len(cluster.seen("list", "configmaps")) > asked)
             cluster.create("configmaps", a_config_map("b"))
             await run.sink.until(lambda sink: sink.deltas[-1].key == "default/b")
 
@@ -296,7 +290,7 @@ async def test_another_clusters_state_is_compared_in_a_new_epoch(tmp_path: Path)
         ("deleted", "default/there"),
     ]
     assert {delta.epoch for delta in second.sink.deltas} == {2}
-    assert [type(fact) for fact in second.facts if isinstance(fact, ClusterChanged)] == [ClusterChanged]
+    assert len(second.reported(ClusterChanged)) == 1
 
 
 async def test_a_damaged_database_is_set_aside_and_resent_after_a_gap(tmp_path: Path) -> None:

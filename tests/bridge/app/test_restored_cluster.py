@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -13,11 +12,9 @@ from bridge.model.record import Delta
 from bridge.model.resource import Scope
 from bridge.plan.plan import Wanted
 from bridge.playground.objects.store import StoreSnapshot
-from bridge.telemetry.facts import Fact
 from bridge.telemetry.facts.informer import HistoryChecked, ListCompleted, VersionsRanBackwards
 from tests.bridge.app.test_restart import CONFIG_MAPS, Run, life
 from tests.kit.bridges import a_config_map
-from tests.kit.deadlines import BUSY
 from tests.kit.playground import Playground
 
 BOTH = (*CONFIG_MAPS, Wanted("secrets", (Scope("default"),)))
@@ -73,9 +70,7 @@ def names(state: dict[tuple[str, str], bytes]) -> set[str]:
 
 async def until_received(run: Run, before: Sequence[Delta] = ()) -> None:
     """The exported state is that of the cluster."""
-    async with asyncio.timeout(20 * BUSY):
-        while not is_received([*before, *run.sink.deltas]):  # noqa: ASYNC110  # nothing announces it
-            await asyncio.sleep(0.01)
+    await run.until(lambda: is_received([*before, *run.sink.deltas]))
 
 
 def is_received(deltas: Sequence[Delta]) -> bool:
@@ -94,8 +89,8 @@ EXPECTED = {
 CHANGED = ("configmaps", "default/changed")
 
 
-def outcomes(facts: Sequence[Fact]) -> list[str]:
-    return [fact.outcome for fact in facts if isinstance(fact, HistoryChecked)]
+def outcomes(run: Run) -> list[str]:
+    return [fact.outcome for fact in run.reported(HistoryChecked)]
 
 
 @pytest.mark.parametrize("compacted", [False, True], ids=["with its history", "without its history"])
@@ -114,8 +109,8 @@ async def test_a_restore_is_noticed_after_versions_passed_the_position(tmp_path:
             await until_received(second, first.sink.deltas)
 
     if not compacted:
-        assert outcomes(second.facts)[0] == "other"
-        assert {fact.resource.name for fact in second.facts if isinstance(fact, VersionsRanBackwards)} == {
+        assert outcomes(second)[0] == "other"
+        assert {fact.resource.name for fact in second.reported(VersionsRanBackwards)} == {
             "configmaps",
             "secrets",
         }
@@ -134,7 +129,7 @@ async def test_a_restore_is_noticed_under_a_running_watch(tmp_path: Path) -> Non
             await until_received(run)
             await _goes_on(run, cluster, "later")
 
-    assert outcomes(run.facts).count("other") == 1, "all informers together"
+    assert outcomes(run).count("other") == 1, "all informers together"
     assert max(delta.epoch for delta in run.sink.deltas) == 2
 
 
@@ -152,9 +147,9 @@ async def test_a_broken_connection_begins_no_epoch_and_lists_nothing(tmp_path: P
                 cluster.misbehave.reset()
                 await _goes_on(run, cluster, f"after-{turn}")
                 await run.until_settled()
-            lists = [fact for fact in run.facts if isinstance(fact, ListCompleted) and fact.relist]
+            lists = [fact for fact in run.reported(ListCompleted) if fact.relist]
 
-    assert set(outcomes(run.facts)) == {"same"}
+    assert set(outcomes(run)) == {"same"}
     assert not lists
     assert {delta.epoch for delta in run.sink.deltas} == {1}
 
@@ -174,4 +169,4 @@ async def test_a_restore_is_noticed_where_all_it_undid_came_and_went(tmp_path: P
         async with life(tmp_path, cluster, BOTH) as second:
             await until_received(second, first.sink.deltas)
 
-    assert outcomes(second.facts)[0] == "other"
+    assert outcomes(second)[0] == "other"

@@ -29,8 +29,8 @@ from bridge.telemetry.facts import Fact
 from bridge.telemetry.facts.process import SpansExported, SpansLost
 from config.schema import TracingSettings
 from sinks.base import Receipt, RetryLater
-from tests.bridge.app.test_bridge import World, running
-from tests.kit.bridges import a_config_map
+from tests.bridge.app.test_bridge import running
+from tests.kit.bridges import World, a_config_map
 from tests.kit.certificates import Authority
 from tests.kit.connections import abort_connections
 from tests.kit.deadlines import BUSY

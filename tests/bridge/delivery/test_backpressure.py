@@ -14,8 +14,8 @@ from bridge.model.policies import BacklogBounds, WhenFull
 from bridge.model.record import Gap, Record
 from bridge.telemetry.facts.delivery import BacklogCompacted, IntakeBlocked, IntakeResumed
 from sinks.base import Lanes, Receipt, RetryLater
-from tests.bridge.app.test_bridge import World, running
-from tests.kit.bridges import a_config_map
+from tests.bridge.app.test_bridge import running
+from tests.kit.bridges import World, a_config_map
 from tests.kit.sinks import RecordingSink, StuckSink
 
 BOUND = 20

@@ -17,8 +17,8 @@ from bridge.model.formats.envelope import Envelopes
 from bridge.model.policies import RedactionMode, RedactionRule
 from bridge.model.primitives.field_path import FieldPath
 from bridge.views.selection import SelectorText
-from tests.bridge.app.test_bridge import World, running
-from tests.kit.bridges import a_config_map
+from tests.bridge.app.test_bridge import running
+from tests.kit.bridges import World, a_config_map
 from tests.kit.sinks import RecordingSink, StuckSink
 
 SECRET = RedactionRule((FieldPath.parsed("data.value"),), RedactionMode.REMOVE)

@@ -27,8 +27,8 @@ from bridge.telemetry.facts.cluster import DiscoveryFailed
 from bridge.telemetry.facts.delivery import DestinationGone, SinkPaused, SinkResumed
 from bridge.telemetry.facts.informer import ResourceRefused, WatchOpened
 from sinks.base import Receipt, RetryLater
-from tests.bridge.app.test_bridge import World, running
-from tests.kit.bridges import a_config_map
+from tests.bridge.app.test_bridge import running
+from tests.kit.bridges import World, a_config_map
 from tests.kit.sinks import RecordingSink
 
 RETAINED = Retention(retain_bytes=1 << 30)
