@@ -8,10 +8,9 @@ from typing import Annotated, ClassVar
 
 from pydantic import AfterValidator, Field
 
-from bridge.model.formats.cloudevent import CloudEvents, DeltaForm
+from bridge.model.formats.cloudevent import CloudEvents, DeltaForm, MadeData, RawObjects
 from bridge.model.formats.content import ContentRequest, Include, Makes, OptionExpression
 from bridge.model.formats.envelope import Envelopes
-from bridge.model.formats.raw import MadeData, RawObjects
 from bridge.model.formats.row import RowObject, Rows
 from bridge.model.primitives.shard import Shard, ShardBy
 from config.rules import Given, Is, Rule, Ruled

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from typing import TypeAlias
 
 from bridge.app.admin.commands import AdminOperations
-from bridge.app.admin.operations import about
 from bridge.app.admin.server import AdminServer
+from bridge.model.admin import About
 from bridge.model.primitives.network import host_and_port
 from bridge.model.record import Record
 from bridge.model.status import BridgeStatus
@@ -39,9 +40,10 @@ async def open_to_operators(
     plan: Plan, operations: AdminOperations, sources: PageSources, report: Report
 ) -> AsyncIterator[None]:
     """Raises StateUnusable if the socket cannot be made, PlanRefused if the page's address is taken."""
+    about = About(os.getpid(), plan.file, "" if plan.listen is None else host_and_port(*plan.listen))
     async with AsyncExitStack() as stack:
         try:
-            await stack.enter_async_context(AdminServer(plan.state, operations, report, about=about(plan)))
+            await stack.enter_async_context(AdminServer(plan.state, operations, report, about=about))
         except OSError as error:
             raise StateUnusable(f"state.directory: cannot make admin.sock in {plan.state}: {error}") from error
         if plan.page is not None:

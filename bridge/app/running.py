@@ -25,8 +25,7 @@ from bridge.app.reloader import Reloader
 from bridge.app.watched_resources import WatchedResources
 from bridge.delivery import HeldLease
 from bridge.delivery.backfills import SnapshotSchedule
-from bridge.delivery.backpressure import Backpressure
-from bridge.delivery.exporter import Exporter
+from bridge.delivery.backpressure import Backpressure, Exporter
 from bridge.delivery.live_tail import LiveTail
 from bridge.delivery.selecting import Selecting
 from bridge.delivery.sink_feed import Feeds

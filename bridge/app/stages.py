@@ -20,7 +20,7 @@ from types import ModuleType
 from typing import Any, TypeAlias
 
 from bridge.delivery.attempts import SinkAttempts
-from bridge.delivery.exporter import Exporter
+from bridge.delivery.backpressure import Exporter
 from bridge.delivery.sink_feed import SinkFeed
 from bridge.delivery.sink_worker import SinkWorker
 from bridge.informer.controller import Controller

@@ -2,9 +2,8 @@
 
 attempts        makes an attempt at a sink: through its circuit, under the Lease, timed, counted and reported
 backfills       begins snapshots, on demand and by schedule, and replays
-backpressure    keeps each sink's backlog within its bounds
+backpressure    takes the informers' batches into the outbox, and keeps each sink's backlog within its bounds
 circuit         the circuit breaker: when an attempt may begin
-exporter        takes the informers' batches into the outbox
 lane_worker     the worker of sinks that deliver record by record, several at once
 live_tail       shows what is committed to people who watch
 selecting       puts the sinks' selections into effect, and exports the difference

@@ -1,24 +1,34 @@
-"""Keeps every sink's backlog within its bounds, by the sink's policy: stops the intake, compacts, or drops.
+"""Takes the informers' batches into the outbox, and keeps every sink's backlog within its bounds, by the sink's policy:
+stops the intake, compacts, or drops.
 
-The ``Exporter`` waits while a backlog stops the intake. The backlogs are looked at a few times a second, beside the hot
-path. A sink with a selection that holds much of the log for few records of its own is moved out of the way, so that the
-log can be trimmed behind it.
+``Exporter.export`` is the front door of everything behind it: it waits while a backlog stops the intake, and its commit
+hands the records to the ``SharedProcessor``. The backlogs are looked at a few times a second, beside the hot path. A
+sink with a selection that holds much of the log for few records of its own is moved out of the way, so that the log can
+be trimmed behind it.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from weakref import WeakKeyDictionary
 
 from bridge.delivery.sink_feed import SinkFeed
 from bridge.delivery.sink_pipeline import SinkPipeline
+from bridge.model.change import ChangeBatch
 from bridge.model.policies import BacklogBounds, WhenFull
 from bridge.model.primitives.backoff import PollInterval
+from bridge.model.record import Delta
 from bridge.outbox import Outbox, why_full
 from bridge.plan.plan import SinkPlan
 from bridge.telemetry.facts import Report
-from bridge.telemetry.facts.delivery import BacklogCompacted, BacklogDropped, IntakeBlocked, IntakeResumed
+from bridge.telemetry.facts.delivery import (
+    BacklogCompacted,
+    BacklogDropped,
+    BatchCommitted,
+    IntakeBlocked,
+    IntakeResumed,
+)
 
 CHECK_INTERVAL = 0.25
 """Seconds between two checks of the backlogs. Bounds are in records, so a backlog grows little in between."""
@@ -143,3 +153,31 @@ def _min_new_records(bound: int | None, left: int) -> int:
     if bound is not None and left < bound <= _COMPACT_AFTER:
         return 1
     return max(min(_COMPACT_AFTER, bound or _COMPACT_AFTER), left)
+
+
+class Exporter:
+    """Takes batches of every informer. When ``export`` returns, the batch is durable, and every listener has it. The
+    informer waits for that before it processes its next batch."""
+
+    def __init__(self, outbox: Outbox, backlogs: Backpressure, report: Report) -> None:
+        self._outbox = outbox
+        self._backlogs = backlogs
+        self._report = report
+
+    async def export(self, batch: ChangeBatch) -> Sequence[Delta]:
+        """The records of the changes."""
+        if batch.changes and self._backlogs.can_block:
+            await self._backlogs.admit()
+        deltas = await self._outbox.append(batch)
+        if not deltas:
+            return deltas
+        ops = [delta.op for delta in deltas]
+        self._report(
+            BatchCommitted(
+                batch.resource,
+                batch.scope,
+                bytes=sum(len(delta.body) for delta in deltas),
+                ops={op: ops.count(op) for op in set(ops)},
+            )
+        )
+        return deltas

@@ -39,7 +39,7 @@ def a_bridge(
     **plan: Any,
 ) -> Bridge:
     """Waits for nothing long. ``plan``: further fields of the Plan."""
-    quick = {"timing": QUICK, "discovery_seconds": 0.05, "grace_seconds": 5.0}
+    quick: dict[str, Any] = {"timing": QUICK, "discovery_seconds": 0.05, "grace_seconds": 5.0}
     access = ClusterAccess(server=cluster.url)
     whole = Plan(cluster="test", access=access, wanted=wanted, sinks=tuple(sinks), state=state, **(quick | plan))
     return Bridge(whole, facts.append)

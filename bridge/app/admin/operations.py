@@ -7,7 +7,6 @@ feeds follow at once. Pauses are durable before they take effect, so a crash in 
 
 from __future__ import annotations
 
-import os
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 
@@ -18,7 +17,6 @@ from bridge.delivery.sink_feed import SinkFeed
 from bridge.delivery.sink_pipeline import SinkPipeline, seconds_until
 from bridge.kube import Catalogue
 from bridge.model.admin import (
-    About,
     Cursors,
     CursorStatus,
     DeadLetter,
@@ -32,13 +30,11 @@ from bridge.model.admin import (
     StateReport,
     UnknownTarget,
 )
-from bridge.model.primitives.network import host_and_port
 from bridge.model.record import Delta, SnapshotScope
 from bridge.model.status import BridgeStatus, PauseCause, SinkState, SnapshotStatus
 from bridge.outbox import DeadLetters, Outbox
 from bridge.plan.entries import meant
 from bridge.plan.keys import load_cipher
-from bridge.plan.plan import Plan
 from bridge.plan.plan_from_settings import plan_of
 from bridge.telemetry.facts import Report, discard
 from bridge.telemetry.facts.delivery import SinkPaused, SinkResumed
@@ -260,8 +256,3 @@ class LiveOperations(_StateOperations):
 
     def follow(self, sink: str | None = None) -> AsyncGenerator[Followed, None]:
         return self._live_tail.follow(sink)
-
-
-def about(plan: Plan) -> About:
-    """Identity of this process, which runs this plan."""
-    return About(os.getpid(), plan.file, "" if plan.listen is None else host_and_port(*plan.listen))

@@ -1,12 +1,11 @@
 """Encodings of records.
 
-cloudevent     CloudEvents 1.0, binary and structured
+cloudevent     CloudEvents 1.0, binary and structured; objects alone, and the data that an expression makes of them
 content        data and texts that the expressions of a sink make of an object, and its field managers
 definitions    named JSON Schemas that others refer to
 envelope       Debezium's change event envelope
 notice         the data of notices
 object_paths   subject and partition key of an object
-raw            objects alone, or the data that an expression makes of them
 row            flat rows for tables
 schema         JSON Schemas of events
 """

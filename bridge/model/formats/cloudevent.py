@@ -23,7 +23,6 @@ from bridge.model.formats.content import JSON
 from bridge.model.formats.definitions import Definitions, JsonSchema
 from bridge.model.formats.notice import notice_data
 from bridge.model.formats.object_paths import ObjectPaths
-from bridge.model.formats.raw import MadeData
 from bridge.model.record import Delta, Gap, Notice, Record, SnapshotEdge, TermBegan
 from bridge.model.resource import Resource
 
@@ -90,6 +89,47 @@ class DeltaForm(Protocol):
 
     def schema(self, definitions: Definitions) -> JsonSchema:
         """A reference to the schema of that JSON."""
+
+
+class RawObjects:
+    """The state of the object after the change, byte for byte; for a delete, its last known state. The state does not
+    show the operation."""
+
+    name = "object"
+
+    def __init__(self) -> None:
+        self.gap = ""
+        """Id of the newest gap in the stream, for headers: a state has no place for the id."""
+
+    def __call__(self, delta: Delta) -> bytes:
+        return delta.body
+
+    def schema(self, definitions: Definitions) -> JsonSchema:
+        return definitions.state()
+
+
+class MadeData:
+    """Encodes the data in the content of a record."""
+
+    name = "data"
+
+    def __init__(self) -> None:
+        self.gap = ""
+        """Id of the newest gap in the stream, for headers."""
+
+    def __call__(self, delta: Delta) -> bytes:
+        """A map or a list as JSON, a text as it is. Raises ValueError for a record without data."""
+        data = delta.made.data
+        return data.encode() if isinstance(data, str) else _encode(data)
+
+    def json(self, delta: Delta) -> bytes:
+        """The data as JSON, also a text. Raises ValueError for a record without data."""
+        return _encode(delta.made.data)
+
+    def schema(self, definitions: Definitions) -> JsonSchema:
+        return definitions.add(
+            "Data", {"description": "Made by the option data.", "type": ["object", "array", "string"]}
+        )
 
 
 class CloudEvents:

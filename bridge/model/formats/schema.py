@@ -18,11 +18,12 @@ from bridge.model.formats.cloudevent import (
     DeltaEvent,
     DeltaForm,
     HeaderNames,
+    MadeData,
     NoticeEvent,
 )
+from bridge.model.formats.content import JSON, TEXT
 from bridge.model.formats.definitions import Definitions, JsonSchema
 from bridge.model.formats.notice import GapData, SnapshotData, TermData
-from bridge.model.formats.raw import MEDIA_TYPES, MadeData
 
 NoticeKind: TypeAlias = tuple[str, list[str], type]
 """Name, types of events, and type of the data."""
@@ -47,7 +48,7 @@ class EventSchemas:
         self._form = form
         name = "object" if form is None else form.name
         self._types = [f"kubedelta.{name}.{op}.v1" for op in Op]
-        self._more: JsonSchema = {"datacontenttype": {"enum": [*MEDIA_TYPES]}} if isinstance(form, MadeData) else {}
+        self._more: JsonSchema = {"datacontenttype": {"enum": [JSON, TEXT]}} if isinstance(form, MadeData) else {}
 
     def data(self) -> JsonSchema:
         """The data of an object's event."""

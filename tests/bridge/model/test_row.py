@@ -10,9 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bridge.model.change import Evidence, Op
-from bridge.model.formats.cloudevent import CloudEvents, HeaderNames
+from bridge.model.formats.cloudevent import CloudEvents, HeaderNames, RawObjects
 from bridge.model.formats.content import Include
-from bridge.model.formats.raw import RawObjects
 from bridge.model.formats.row import RowObject, Rows
 from bridge.model.record import Delta
 from tests.kit.content import with_content

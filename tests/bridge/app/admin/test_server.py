@@ -112,7 +112,7 @@ CALLS = (
     call("dead_letters", after=4),
     call("dead_letter_chains", "hook", after=1, limit=1),
     call("dead_letter_body", 7),
-    *(call(command, "hook", *chosen) for command in ("retry", "drop") for chosen in ([[1, 3]], [], [[]])),
+    *(call(command, "hook", *chosen) for command in ("retry", "drop") for chosen in (((1, 3),), (), ((),))),
     call("retry_sink", "hook"),
     call("pause_sink", "hook"),
     call("resume_sink", "hook"),
