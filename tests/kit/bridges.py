@@ -13,7 +13,7 @@ from bridge.kube import ClusterAccess
 from bridge.model.status import ElectionState
 from bridge.plan.plan import Plan, SinkPlan, Wanted
 from bridge.telemetry.facts import Fact
-from tests.kit.deadlines import BUSY
+from tests.kit.deadlines import until
 from tests.kit.playground import Playground
 
 QUICK = Timing(
@@ -59,10 +59,8 @@ class World:
         election = self.bridge.status().election
         return election is not None and election.state is ElectionState.LEADING
 
-    async def until(self, holds: Callable[[], Any]) -> None:
-        async with asyncio.timeout(10 * BUSY):
-            while not holds():  # noqa: ASYNC110  # a status is asked for, nothing announces it
-                await asyncio.sleep(0.01)
+    async def until(self, holds: Callable[[], object]) -> None:
+        await until(holds)
 
     async def until_ready(self) -> None:
         await self.until(lambda: self.bridge.status().ready)

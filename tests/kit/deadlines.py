@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
 T = TypeVar("T")
 
 BUSY = 10
 """Times a deadline that suits a quiet machine: forty jobs on two cores take a second's work half a minute."""
+
+
+async def until(holds: Callable[[], object], seconds: float = 10.0 * BUSY) -> None:
+    """Returns once it holds: for what nothing announces."""
+    async with asyncio.timeout(seconds):
+        while not holds():  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
 
 
 def run_bounded(runner: asyncio.Runner, what: Coroutine[Any, Any, T]) -> T:

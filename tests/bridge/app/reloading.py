@@ -21,7 +21,7 @@ from bridge.telemetry.facts import Fact
 from config.document import ConfigurationFile
 from config.schema import Settings
 from tests.cluster.kube_client import Manifest
-from tests.kit.deadlines import BUSY
+from tests.kit.deadlines import BUSY, until
 from tests.kit.playground import Playground
 from tests.kit.received import Received, from_file, rebuilt, received_lists
 
@@ -100,9 +100,7 @@ class Reloading:
         return {each["metadata"]["name"]: each["metadata"]["resourceVersion"] for each in objects}
 
     async def until(self, holds: Callable[[], object]) -> None:
-        async with asyncio.timeout(20 * BUSY):
-            while not holds():  # noqa: ASYNC110  # Nothing announces it.
-                await asyncio.sleep(0.01)
+        await until(holds, 20 * BUSY)
 
     async def until_settled(self) -> None:
         """Waits until all informers are live and no sink has a backlog."""

@@ -19,7 +19,7 @@ from bridge.telemetry.facts import Fact
 from bridge.telemetry.facts.outbox import OutboxFull
 from tests.bridge.outbox.opened import AUDIT, Bench, bench, look_for_room_often
 from tests.kit.bridges import a_bridge, a_config_map
-from tests.kit.deadlines import BUSY
+from tests.kit.deadlines import BUSY, until
 from tests.kit.pipelines import replay
 from tests.kit.playground import Playground
 from tests.kit.sinks import StuckSink
@@ -49,9 +49,8 @@ async def no_room(disk: Disk, it: Bench) -> AsyncIterator[None]:
     disk.free = MIN_FREE - 1
     async with asyncio.TaskGroup() as tasks:
         tasks.create_task(it.exports("updated shop/a"))
+        await until(lambda: it.outbox.no_room)
         async with asyncio.timeout(10 * BUSY):
-            while not it.outbox.no_room:  # noqa: ASYNC110  # reported by no event
-                await asyncio.sleep(0.01)
             yield
         disk.free = 10 * MIN_FREE
 
@@ -162,8 +161,7 @@ async def test_a_full_disk_and_a_stuck_sink_end_within_one_grace(
             await sink.holding.wait()
             disk.free = MIN_FREE - 1
             cluster.create("configmaps", a_config_map("b"))
-            while not any(isinstance(fact, OutboxFull) for fact in facts):  # noqa: ASYNC110  # facts announce nothing
-                await asyncio.sleep(0.01)
+            await until(lambda: any(isinstance(fact, OutboxFull) for fact in facts))
             bridge.stop()
             await settled()
             clock = loop.time

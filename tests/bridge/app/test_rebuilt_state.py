@@ -8,11 +8,11 @@ from bridge.model.change import Change, ChangeBatch, Evidence, Op
 from bridge.model.object import ApiObject
 from bridge.model.policies import StartPolicy
 from bridge.model.record import Delta
-from bridge.model.resource import Resource, Scope
+from bridge.model.resource import Scope
 from bridge.outbox import Outbox
 from bridge.telemetry.facts import discard
+from tests.kit.records import PODS
 
-PODS = Resource("", "v1", "pods", "Pod", True)
 SHOP = Scope("shop")
 
 

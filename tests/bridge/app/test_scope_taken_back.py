@@ -9,12 +9,12 @@ from typing import Any
 from bridge.model.change import Change, ChangeBatch, Evidence, Op
 from bridge.model.object import ApiObject
 from bridge.model.policies import StartPolicy
-from bridge.model.resource import Resource, Scope
+from bridge.model.resource import Scope
 from bridge.outbox import Outbox
 from bridge.telemetry.facts import discard
 from tests.bridge.outbox.opened import opened
+from tests.kit.records import PODS
 
-PODS = Resource("", "v1", "pods", "Pod", True)
 KEPT, LEFT = Scope("kept"), Scope("left")
 
 

@@ -33,7 +33,7 @@ from tests.bridge.app.test_bridge import running
 from tests.kit.bridges import World, a_config_map
 from tests.kit.certificates import Authority
 from tests.kit.connections import abort_connections
-from tests.kit.deadlines import BUSY
+from tests.kit.deadlines import BUSY, until
 from tests.kit.records import a_delta
 from tests.kit.sinks import RecordingSink
 
@@ -64,12 +64,6 @@ class Collector:
         """Returns when spans of all these names were collected."""
         async with asyncio.timeout(timeout):
             while not {span.name for span in self.spans} >= set(names):
-                self._news.clear()
-                await self._news.wait()
-
-    async def until_asked(self, times: int = 1, timeout: float = 30.0 * BUSY) -> None:
-        async with asyncio.timeout(timeout):
-            while len(self.headers) < times:
                 self._news.clear()
                 await self._news.wait()
 
@@ -236,9 +230,7 @@ async def test_a_refusal_is_counted_and_no_redirect_is_followed(tmp_path: Path) 
         plan = of_collector(collector, header_files={"authorization": token})
         async with a_traced_bridge(plan, facts, RecordingSink()) as world:
             world.cluster.create("configmaps", a_config_map("a"))
-            async with asyncio.timeout(30 * BUSY):
-                while not any(isinstance(fact, SpansLost) for fact in facts):  # noqa: ASYNC110
-                    await asyncio.sleep(0.01)
+            await until(lambda: any(isinstance(fact, SpansLost) for fact in facts), 30 * BUSY)
         asked = len(collector.headers)
         assert {headers["authorization"] for headers in collector.headers} == {"Bearer s3cret"}
     lost = [fact for fact in facts if isinstance(fact, SpansLost)]

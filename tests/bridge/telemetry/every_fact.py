@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from bridge.model.change import Op
-from bridge.model.resource import Resource, Scope
+from bridge.model.resource import Scope
 from bridge.telemetry.facts import Fact, cluster, delivery, election, informer, outbox, process
+from tests.kit.records import PODS
 
-PODS = Resource("", "v1", "pods", "Pod", True)
 ALL = Scope()
 
 EVERYTHING: list[Fact] = [

@@ -15,7 +15,8 @@ from bridge.model.change import Op
 from bridge.model.resource import Scope
 from bridge.telemetry.facts import Fact, cluster, delivery, informer, outbox, process
 from bridge.telemetry.logs import Logs, set_up_logging
-from tests.bridge.telemetry.every_fact import ALL, EVERYTHING, PODS
+from tests.bridge.telemetry.every_fact import ALL, EVERYTHING
+from tests.kit.records import PODS
 from tests.kit.virtual_time import StandingClock
 
 SHOP = Scope(namespace="shop")

@@ -19,8 +19,9 @@ from bridge.telemetry.facts.outbox import SinkForgotten
 from bridge.telemetry.logs import Logs
 from bridge.telemetry.metrics import METRICS, Metrics
 from bridge.telemetry.observers import Telemetry
-from tests.bridge.telemetry.every_fact import ALL, EVERYTHING, PODS
+from tests.bridge.telemetry.every_fact import ALL, EVERYTHING
 from tests.kit.deadlines import BUSY
+from tests.kit.records import PODS
 
 JOBS = Resource("batch", "v1", "jobs", "Job", True)
 SHOP = Scope(namespace="shop")
@@ -29,12 +30,21 @@ LIVE = InformerStatus(
     resource="pods", scope="all", state=InformerState.LIVE, synced=True, live=True, objects=3, queued=1, last_contact=2
 )
 IDLE = SinkStatus(name="audit", type="kafka", state=SinkState.IDLE)
+WELL = BridgeStatus(informers=(LIVE,), sinks=(IDLE,))
 NOTHING = BridgeStatus(informers=(), sinks=())
 
 
 @pytest.fixture
 def metrics() -> Metrics:
     return Metrics(version="1.2.3", failures={})
+
+
+@pytest.fixture
+def moved(metrics: Metrics) -> Metrics:
+    """By every fact."""
+    for fact in EVERYTHING:
+        metrics.observe(fact)
+    return metrics
 
 
 def _samples(metrics: Metrics, snapshot: BridgeStatus = NOTHING) -> dict[str, float]:
@@ -48,10 +58,8 @@ def _samples(metrics: Metrics, snapshot: BridgeStatus = NOTHING) -> dict[str, fl
     return {name: value for name, value in found.items() if name.startswith("kubedelta_")}
 
 
-def test_every_fact_is_counted_under_its_resource_or_sink(metrics: Metrics) -> None:
-    for fact in EVERYTHING:
-        metrics.observe(fact)
-    samples = _samples(metrics)
+def test_every_fact_is_counted_under_its_resource_or_sink(moved: Metrics) -> None:
+    samples = _samples(moved)
     expected = {
         "reflector_lists_total{resource=pods}": 2,
         "reflector_relists_total{resource=pods}": 1,
@@ -116,15 +124,13 @@ def test_a_sink_that_was_forgotten_leaves_no_label_behind(metrics: Metrics) -> N
     assert not [name for name in _samples(metrics) if "gone" in name]
 
 
-def test_labels_go_when_the_last_informer_of_a_resource_stops(metrics: Metrics) -> None:
-    for fact in EVERYTHING:
-        metrics.observe(fact)
-    metrics.observe(WatchOpened(PODS, SHOP))
-    metrics.observe(WatchOpened(JOBS, ALL))
-    metrics.observe(InformerStopped(PODS, ALL))
-    assert _samples(metrics)["kubedelta_reflector_watches_total{resource=pods}"] == 2
-    metrics.observe(InformerStopped(PODS, SHOP))
-    samples = _samples(metrics)
+def test_labels_go_when_the_last_informer_of_a_resource_stops(moved: Metrics) -> None:
+    moved.observe(WatchOpened(PODS, SHOP))
+    moved.observe(WatchOpened(JOBS, ALL))
+    moved.observe(InformerStopped(PODS, ALL))
+    assert _samples(moved)["kubedelta_reflector_watches_total{resource=pods}"] == 2
+    moved.observe(InformerStopped(PODS, SHOP))
+    samples = _samples(moved)
     assert not [name for name in samples if "resource=pods" in name]
     assert samples["kubedelta_reflector_watches_total{resource=jobs.batch}"] == 1
 
@@ -247,20 +253,15 @@ def test_whatever_is_asked_for_the_answer_can_be_read(metrics: Metrics, accept: 
     assert list(parse_text(body.decode()))
 
 
-def test_openmetrics_is_spoken_when_asked_for(metrics: Metrics) -> None:
-    for fact in EVERYTHING:
-        metrics.observe(fact)
-    snapshot = BridgeStatus(informers=(LIVE,), sinks=(IDLE,))
-    body, content_type = metrics.render(snapshot, "application/openmetrics-text; version=1.0.0")
+def test_openmetrics_is_spoken_when_asked_for(moved: Metrics) -> None:
+    body, content_type = moved.render(WELL, "application/openmetrics-text; version=1.0.0")
     assert content_type.startswith("application/openmetrics-text")
     names = {family.name for family in parse_openmetrics(body.decode())}  # type: ignore[no-untyped-call]
     assert {"kubedelta_records_committed", "kubedelta_sink_backlog_records"} <= names
 
 
-def test_names_say_their_unit_and_kind_as_prometheus_wants_them(metrics: Metrics) -> None:
-    for fact in EVERYTHING:
-        metrics.observe(fact)
-    text = metrics.render(BridgeStatus(informers=(LIVE,), sinks=(IDLE,)), "")[0].decode()
+def test_names_say_their_unit_and_kind_as_prometheus_wants_them(moved: Metrics) -> None:
+    text = moved.render(WELL, "")[0].decode()
     for family in parse_text(text):
         if not family.name.startswith("kubedelta_"):
             continue
@@ -274,10 +275,8 @@ def test_names_say_their_unit_and_kind_as_prometheus_wants_them(metrics: Metrics
         assert not any(unit in family.name for unit in ("_ms", "_millis", "_kb", "_mb", "_sec_"))
 
 
-def test_prometheus_linter_finds_nothing(metrics: Metrics, promtool_build: Path) -> None:
-    for fact in EVERYTHING:
-        metrics.observe(fact)
-    body, _ = metrics.render(BridgeStatus(informers=(LIVE,), sinks=(IDLE,)), "")
+def test_prometheus_linter_finds_nothing(moved: Metrics, promtool_build: Path) -> None:
+    body, _ = moved.render(WELL, "")
     command = [str(promtool_build / "promtool"), "check", "metrics"]
     linted = subprocess.run(command, input=body, capture_output=True, timeout=60 * BUSY, check=False)
     assert (linted.returncode, linted.stderr.decode()) == (0, "")

@@ -33,6 +33,7 @@ from tests.kit.sinks import RecordingSink
 
 RETAINED = Retention(retain_bytes=1 << 30)
 SINK = "sink-0"
+THREE = ("default/a", "default/b", "kube-public/c")
 
 
 class PickySink(RecordingSink):
@@ -77,11 +78,12 @@ async def rejected_and_parked(world: World) -> None:
     await world.until(lambda: world.bridge.status().sinks[0].parked == 1)
 
 
-async def has_three_maps(world: World, sink: RecordingSink) -> None:
-    """Two in one namespace, one in another; the sink has them, and nothing is left to deliver."""
-    for namespace, name in (("default", "a"), ("default", "b"), ("kube-public", "c")):
+async def has_maps(world: World, sink: RecordingSink, *keys: str) -> None:
+    """The sink has ConfigMaps of these keys, and nothing is left to deliver."""
+    for key in keys:
+        namespace, _, name = key.partition("/")
         world.cluster.create("configmaps", a_config_map(name, namespace=namespace))
-    await sink.until(lambda sink: len(sink.records) == 3)
+    await sink.until(lambda sink: len(sink.records) == len(keys))
     await world.until(lambda: not world.bridge.status().sinks[0].backlog_records)
 
 
@@ -107,7 +109,7 @@ async def test_a_replay_takes_a_resource_by_any_of_kubectls_names(tmp_path: Path
 async def test_a_running_bridge_that_has_nothing_to_do_replays_at_once(tmp_path: Path) -> None:
     sink = RecordingSink()
     async with a_bridge(tmp_path, sink) as (world, client):
-        await has_three_maps(world, sink)
+        await has_maps(world, sink, *THREE)
 
         some = ReplayRequest(SINK, "beginning", resource="configmaps", namespace="default")
         assert await client.replay(some) == Replayed(2, 1, 2)
@@ -124,7 +126,7 @@ async def test_a_running_bridge_that_has_nothing_to_do_replays_at_once(tmp_path:
 async def test_an_idle_bridge_begins_a_snapshot_at_once(tmp_path: Path) -> None:
     sink = RecordingSink()
     async with a_bridge(tmp_path, sink) as (world, client):
-        await has_three_maps(world, sink)
+        await has_maps(world, sink, *THREE)
 
         begun = await client.snapshot(SnapshotRequest(SINK, "cm", "default", "object.metadata.name != 'a'"))
         assert (begun.objects, begun.resource, begun.id) == (1, "configmaps", f"snapshot/{SINK}/3/1")
@@ -174,9 +176,7 @@ async def test_a_snapshot_before_the_first_discovery_does_not_tell_what_is_watch
 async def test_a_paused_sink_gets_its_snapshot_when_it_is_resumed(tmp_path: Path) -> None:
     sink = RecordingSink()
     async with a_bridge(tmp_path, sink) as (world, client):
-        world.cluster.create("configmaps", a_config_map("a"))
-        await sink.until(lambda sink: len(sink.records) == 1)
-        await world.until(lambda: not world.bridge.status().sinks[0].backlog_records)
+        await has_maps(world, sink, "default/a")
         await client.pause_sink(SINK)
         await client.snapshot(SnapshotRequest(SINK))
         world.cluster.patch("configmaps", "a", {"data": {"value": "2"}})
@@ -188,9 +188,7 @@ async def test_a_paused_sink_gets_its_snapshot_when_it_is_resumed(tmp_path: Path
 async def test_a_snapshot_asked_of_the_files_follows_the_next_start(tmp_path: Path) -> None:
     sink = RecordingSink()
     async with a_bridge(tmp_path, sink) as (world, _):
-        world.cluster.create("configmaps", a_config_map("a"))
-        await sink.until(lambda sink: len(sink.records) == 1)
-        await world.until(lambda: not world.bridge.status().sinks[0].backlog_records)
+        await has_maps(world, sink, "default/a")
     async with the_files(tmp_path) as admin:
         assert (await admin.snapshot(SnapshotRequest(SINK))).objects == 1
         await admin.cancel_snapshot(SINK)

@@ -13,29 +13,21 @@ import aiohttp
 
 from bridge.app.operators import Form, PageSources
 from bridge.app.page.server import PageServer
-from bridge.model.change import Evidence, Op
-from bridge.model.record import Delta, Record
-from bridge.model.resource import Resource
+from bridge.model.record import Record
 from bridge.model.status import BridgeStatus, InformerState, InformerStatus, SinkState, SinkStatus
 from bridge.plan.plan import PagePlan
 from bridge.processor.shared_processor import SharedProcessor
 from bridge.telemetry.facts import Fact
 from tests.kit.deadlines import BUSY
 from tests.kit.fake_admin import FakeAdmin
+from tests.kit.records import a_delta
 
 TOKEN = "a-token-of-twenty-nine-letters"
 BEARER = {"Authorization": f"Bearer {TOKEN}"}
-PODS = Resource("", "v1", "pods", "Pod", True)
 POD_STATUS = InformerStatus(
     resource="pods", scope="all", state=InformerState.LIVE, synced=True, live=True, objects=3, last_contact=1.0
 )
 HOOK = SinkStatus(name="hook", type="webhook", state=SinkState.IDLE)
-
-
-def a_delta(sequence: int, key: str = "shop/web", body: bytes = b'{"kind":"Pod"}') -> Delta:
-    return Delta(
-        sequence, Op.UPDATED, Evidence.WATCHED, PODS, key, "u-1", str(sequence), "2026-11-21T08:30:00.000001Z", 1, body
-    )
 
 
 class ABridge:
@@ -54,7 +46,7 @@ class ABridge:
         return self.now
 
     def commit(self, *keys: str, body: bytes = b'{"kind":"Pod"}') -> None:
-        deltas = [a_delta(self.last + count, key, body) for count, key in enumerate(keys, 1)]
+        deltas = [a_delta(self.last + count, key=key, body=body) for count, key in enumerate(keys, 1)]
         self.last += len(deltas)
         self.processor.distribute(deltas, self.last)
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from functools import partial
 
 import aiohttp
@@ -10,28 +12,29 @@ import pytest
 from msgspec.structs import replace
 
 from bridge.app.page import viewers as room
-from bridge.app.page import viewers as stream
 from bridge.app.page.picture import MOST, BacklogHistory, Rates
 from bridge.app.page.viewers import MOST_BODY, MOST_LINES, Viewer
 from bridge.http import listener as connections
 from bridge.model.record import Delta, Record
 from bridge.model.status import BridgeStatus, SinkState
 from bridge.telemetry.facts.process import ConnectionCut, CutReason, PageFailed
-from tests.bridge.app.page.page import BEARER, HOOK, ABridge, APage, a_delta, a_page
-from tests.kit.deadlines import BUSY
+from tests.bridge.app.page.page import BEARER, HOOK, ABridge, APage, AViewer, a_page
+from tests.kit.deadlines import BUSY, until
+from tests.kit.records import a_delta
 
 
 async def gone(page: APage) -> None:
     """Returns when no viewer is left."""
-    async with asyncio.timeout(10 * BUSY):
-        while len(page.server.viewers) or page.bridge.processor.receivers:  # noqa: ASYNC110  # nothing announces it
-            await asyncio.sleep(0.01)
+    await until(lambda: not len(page.server.viewers) and not page.bridge.processor.receivers)
 
 
-async def subscribed(page: APage) -> None:
-    async with asyncio.timeout(10 * BUSY):
-        while not page.bridge.processor.receivers:  # noqa: ASYNC110  # the same
-            await asyncio.sleep(0.01)
+@asynccontextmanager
+async def tailing(page: APage, query: str = "?sink=hook") -> AsyncIterator[AViewer]:
+    """A viewer who gets all records from now on."""
+    async with page.looking(query) as viewer:
+        await viewer.next("picture")
+        await until(lambda: page.bridge.processor.receivers)
+        yield viewer
 
 
 async def test_a_viewer_sees_the_state_and_the_history(open_page: APage) -> None:
@@ -76,28 +79,20 @@ async def test_nothing_happens_while_nobody_looks(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(room, "EVERY", 3600.0)
     async with a_page() as page:
         bridge = page.bridge
-        async with asyncio.timeout(10 * BUSY):
-            while not bridge.looks:  # noqa: ASYNC110  # nothing announces it
-                await asyncio.sleep(0)
+        await until(lambda: bridge.looks)
         tasks = asyncio.all_tasks()
         assert (bridge.looks, bridge.processor.receivers) == (1, [])  # The first sample of the backlogs.
 
-        async with page.looking("?sink=hook") as viewer:
-            await viewer.next("picture")
-            await subscribed(page)
+        async with tailing(page):
             assert len(asyncio.all_tasks()) > len(tasks)
         await gone(page)
 
-        async with asyncio.timeout(10 * BUSY):
-            while asyncio.all_tasks() != tasks:  # noqa: ASYNC110  # the same
-                await asyncio.sleep(0.01)
+        await until(lambda: asyncio.all_tasks() == tasks)
         assert bridge.processor.receivers == []
 
 
 async def test_the_tail_has_the_chosen_records(open_page: APage) -> None:
-    async with open_page.looking("?sink=hook&resource=pod&namespace=shop&name=we") as viewer:
-        await viewer.next("picture")
-        await subscribed(open_page)
+    async with tailing(open_page, "?sink=hook&resource=pod&namespace=shop&name=we") as viewer:
         open_page.bridge.commit("shop/web", "shop/db", "other/web", body=b'{"kind":"Pod","x":"' + b"y" * 9000 + b'"}')
         tail = await viewer.next("tail")
 
@@ -117,9 +112,7 @@ async def test_the_tail_has_the_form_of_the_sink(open_page: APage) -> None:
 
     open_page.bridge.forms["hook"] = form
 
-    async with open_page.looking("?sink=hook") as viewer:
-        await viewer.next("picture")
-        await subscribed(open_page)
+    async with tailing(open_page) as viewer:
         open_page.bridge.commit("shop/secret", "shop/web")
         tail = await viewer.next("tail")
 
@@ -128,9 +121,7 @@ async def test_the_tail_has_the_form_of_the_sink(open_page: APage) -> None:
 
 async def test_markup_in_a_record_stays_text(open_page: APage) -> None:
     """A line break would begin another event."""
-    async with open_page.looking("?sink=hook") as viewer:
-        await viewer.next("picture")
-        await subscribed(open_page)
+    async with tailing(open_page) as viewer:
         open_page.bridge.commit("shop/web", body=b'{"a":"\\n\\ndata: x"}\n\nevent: hello\n\n\xff')
         tail = await viewer.next("tail")
 
@@ -154,7 +145,7 @@ async def test_the_number_of_viewers_is_bounded() -> None:
 
 
 async def test_a_stream_ends_after_its_time(open_page: APage, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stream, "LONGEST", 0.3)
+    monkeypatch.setattr(room, "LONGEST", 0.3)
     async with open_page.looking() as viewer:
         with pytest.raises(EOFError):
             await viewer.next("never")
@@ -189,9 +180,7 @@ def test_large_records_for_a_slow_viewer_are_bounded() -> None:
 
 
 async def test_a_tail_that_falls_behind_counts_what_it_lost(open_page: APage) -> None:
-    async with open_page.looking("?sink=hook") as viewer:
-        await viewer.next("picture")
-        await subscribed(open_page)
+    async with tailing(open_page) as viewer:
         for _ in range(3):  # Within one turn of the event loop.
             open_page.bridge.commit(*["shop/web"] * 1500)
         tails = [await viewer.next("tail")]
@@ -226,10 +215,10 @@ async def test_a_bug_of_the_page_does_not_end_the_bridge(monkeypatch: pytest.Mon
 
 async def test_a_viewer_that_reads_nothing_is_cut(open_page: APage, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connections, "WRITE_SECONDS", 0.2)
-    monkeypatch.setattr(stream, "_PAUSE", 0.0)
+    monkeypatch.setattr(room, "_PAUSE", 0.0)
     _, writer = await asyncio.open_connection("127.0.0.1", open_page.server.port, limit=1024)
     writer.write(b"GET /v1/events?sink=hook HTTP/1.1\r\nHost: localhost\r\n\r\n")
-    await subscribed(open_page)
+    await until(lambda: open_page.bridge.processor.receivers)
     async with asyncio.timeout(30 * BUSY):
         while len(open_page.server.viewers):
             open_page.bridge.commit(*["shop/web"] * 100, body=b"x" * 10_000)
