@@ -11,6 +11,7 @@ import random
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from itertools import accumulate, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -165,6 +166,14 @@ async def test_every_answer_is_what_the_server_had(world: World, tmp_path: Path)
     assert asked > 100
     assert exact > 80
 
+    assert_every_version_is_a_step(world, path, then, blind_until)
+    for resource, point, version, following in told_times(tmp_path, world, chance):
+        truth = world.truth(resource, version)
+        certain = {name: state for name, (state, why) in at(path, point, resource).items() if not why}
+        assert [name for name in certain if certain[name] != truth.get(name)] == [], (resource, point)
+        if following <= then or version > blind_until:
+            assert certain == truth, (resource, point)
+
     for resource in world.collections:
         assert {name: state for name, (state, _) in at(path, quiet.isoformat(), resource).items()} == world.truth(
             resource, then
@@ -186,6 +195,40 @@ async def test_every_answer_is_what_the_server_had(world: World, tmp_path: Path)
             assert step.blind is not None
             continue
         assert found == at(path, point, resource)
+
+
+def assert_every_version_is_a_step(world: World, path: Path, then: int, blind_until: int) -> None:
+    """With its body, of those that the bridge saw; and no step is of anything else."""
+    happened = {
+        (each.uid, each.resource_version, each.op): as_told(thing)
+        for each, thing in world.watch.happened
+        if not then < int(each.resource_version) <= blind_until
+    }
+    steps = {}
+    with HistoryFile.open(path) as history:
+        for resource in world.collections:
+            for name in NAMES:
+                for step in history.steps(resource, name):
+                    if step.evidence == "watched":
+                        steps[step.uid, step.version, step.op] = msgspec.json.decode(step.state)
+    assert len(happened) >= SEEN + SEEN_AGAIN
+    assert steps == happened
+
+
+def told_times(folder: Path, world: World, chance: random.Random) -> list[tuple[str, str, int, int]]:
+    """Resource, a time when the bridge saw one of its versions, the newest version until then, and the one behind it.
+    What a comparison found comes in no order of versions."""
+    lines = [msgspec.json.decode(line) for line in (folder / "audit.ndjson").read_bytes().splitlines()]
+    found = []
+    for resource in world.collections:
+        told = [each for each in lines if each["partitionkey"].split("/")[2:3] == [resource.partition(".")[0]]]
+        newest = accumulate((int(each["resourceversion"]) for each in told), max)
+        seen = [(each["time"], version) for each, version in zip(told, newest, strict=True)]
+        for (time, version), (later, following) in chance.sample([*pairwise(seen)], 10):
+            if time != later:
+                found.append((resource, time, version, following))
+    assert len(found) > 50
+    return found
 
 
 def _has(folder: Path, version: int) -> bool:
