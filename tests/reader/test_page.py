@@ -64,6 +64,26 @@ def test_the_consumer_in_go_comes_to_the_same(tmp_path: Path) -> None:
     assert sorted([one, another]) == ["prod/core/pods/shop/a u1 true", "prod/core/pods/shop/b u2 true"]
 
 
+@pytest.mark.parametrize(
+    ("module", "client"),
+    [
+        ("kubedelta_reader", "msgspec"),
+        ("kubedelta_reader.sources.files", "zstandard"),
+        ("kubedelta_reader.sources.kafka", "confluent_kafka"),
+        ("kubedelta_reader.sources.nats", "nats"),
+    ],
+)
+def test_the_rules_need_msgspec_alone_and_each_source_its_own_client(module: str, client: str) -> None:
+    """What else is loaded is of the client, or of Python."""
+    code = (
+        f"import sys, msgspec, {client}; known = set(sys.modules); import {module}; print(*(set(sys.modules) - known))"
+    )
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    loaded = {name.partition(".")[0] for name in run.stdout.split()} - sys.stdlib_module_names
+
+    assert loaded - {"msgspec", client} == {"kubedelta_reader"}
+
+
 def test_the_page_names_each_step() -> None:
     steps = get_args(Step)
 
