@@ -25,7 +25,7 @@ Invariants, each with its test:
 - A version is exported once. The Controller compares uid and resourceVersion with the Indexer, which begins as the
   ledger; an unchanged object of a relist is no change. A repeated delete is recognized by its version, which the
   position has passed; without a position, by the last 500 deletes. The id of a change (``uid/resourceVersion/op``)
-  depends on the change only. ``tests/bridge/informer/test_controller.py``, ``tests/bridge/informer/test_tombstones.py``
+  depends on the change only. ``tests/bridge/informer/test_controller.py``
 - Known and requested state belong to one history. After a start, and after a watch that ended otherwise than by its own
   timeout, watches and lists wait until the server's history is proven to be the known one (``history``). In another
   history all informers of that server begin a new epoch and compare states, and all of them lose their old positions

@@ -1,4 +1,7 @@
-"""The queue between the Reflector and the Controller."""
+"""The queue between the Reflector and the Controller.
+
+The model in tests/properties/test_informer_delta_fifo.py has order, positions, merged deletes, pages, failures and
+HasSynced in every interleaving. Here is an example of each, and what the model leaves out."""
 
 from __future__ import annotations
 
@@ -18,11 +21,9 @@ from tests.kit.objects import a_pod
 WEB, DB, CACHE = a_pod("web"), a_pod("db"), a_pod("cache")
 
 
-class ObjectVersion(dict[str, None]):
-    """The store, as far as the queue looks into it."""
-
-    def __init__(self, *keys: str) -> None:
-        super().__init__(dict.fromkeys(keys))
+def store(*keys: str) -> dict[str, None]:
+    """The known objects, as far as the queue looks at them."""
+    return dict.fromkeys(keys)
 
 
 def summary(deltas: Sequence[QueuedDelta]) -> list[tuple[str, str, str | None]]:
@@ -57,7 +58,7 @@ async def is_waiting(task: asyncio.Task[object]) -> bool:
 
 
 async def test_a_batch_keeps_arrival_order_and_the_newest_position() -> None:
-    fifo = DeltaFIFO(ObjectVersion())
+    fifo = DeltaFIFO(store())
     fifo.happened([(EventType.ADDED, WEB.at(1)), (EventType.ADDED, DB.at(2))], "2")
     fifo.happened([(EventType.MODIFIED, WEB.at(3)), (EventType.DELETED, DB.at(4))], "4")
 
@@ -74,7 +75,7 @@ async def test_a_batch_keeps_arrival_order_and_the_newest_position() -> None:
 
 
 async def test_pop_gives_all_that_is_pending_of_the_oldest_key() -> None:
-    fifo = DeltaFIFO(ObjectVersion())
+    fifo = DeltaFIFO(store())
     fifo.add(WEB.at(1))
     fifo.add(DB.at(2))
     fifo.update(WEB.at(3))
@@ -84,71 +85,19 @@ async def test_pop_gives_all_that_is_pending_of_the_oldest_key() -> None:
     assert summary(await popped(fifo)) == [("Added", DB.key, "2")]
 
 
-async def test_pop_and_drain_wait_until_there_is_something() -> None:
+async def test_a_take_waits_until_there_is_something_and_loses_nothing() -> None:
     for take in (popped, drained):
-        fifo = DeltaFIFO(ObjectVersion())
+        fifo = DeltaFIFO(store())
         async with asyncio.TaskGroup() as tasks:
-            waiting = tasks.create_task(take(fifo))
+            cancelled, waiting = tasks.create_task(take(fifo)), tasks.create_task(take(fifo))
+            assert await is_waiting(cancelled)
+            cancelled.cancel()
             assert await is_waiting(waiting)
             fifo.add(WEB.at(1))
 
 
-async def test_a_bookmark_alone_is_a_batch_that_saves_its_position() -> None:
-    fifo = DeltaFIFO(ObjectVersion())
-    fifo.reached("20")
-
-    assert await drained(fifo) == Drained([], "20")
-
-
-async def test_what_is_in_doubt_reaches_no_position() -> None:
-    fifo = DeltaFIFO(ObjectVersion())
-    fifo.happened([(EventType.ADDED, WEB.at(9))], None)
-
-    assert (await drained(fifo)).position is None
-
-
-def in_doubt(fifo: DeltaFIFO) -> None:
-    fifo.happened([(EventType.MODIFIED, WEB.at(12))], None)
-
-
-def in_a_list(fifo: DeltaFIFO) -> None:
-    fifo.begin_replace()
-    fifo.replaced([WEB.at(12)])
-
-
-def deleted_twice(fifo: DeltaFIFO) -> None:
-    fifo.happened([(EventType.DELETED, WEB.at(12))], None)
-
-
-@pytest.mark.parametrize("queue_more", [in_doubt, in_a_list, deleted_twice, DeltaFIFO.restored])
-@pytest.mark.parametrize("at_once", [True, False])
-async def test_a_position_is_void_while_a_newer_change_is_queued(
-    queue_more: Callable[[DeltaFIFO], None], at_once: bool
-) -> None:
-    fifo = DeltaFIFO(ObjectVersion(WEB.key, DB.key))
-    fifo.happened([(EventType.DELETED, WEB.at(9))], "9")
-    if not at_once:
-        assert (await drained(fifo)).position == "9"
-    queue_more(fifo)
-    await fifo.resync(None)
-
-    assert (await drained(fifo)).position is None
-
-
-async def test_a_position_is_kept_while_nothing_but_resyncs_is_queued() -> None:
-    fifo = DeltaFIFO(ObjectVersion(WEB.key))
-    fifo.reached("20")
-    await drained(fifo)
-    await fifo.resync(None)
-    assert (await drained(fifo)).position == "20"
-
-    fifo.happened([(EventType.ADDED, DB.at(21))], "21")
-    await fifo.resync(None)
-    assert (await drained(fifo)).position == "21"
-
-
 async def test_a_list_gives_a_position_only_when_it_has_ended() -> None:
-    fifo = DeltaFIFO(ObjectVersion(WEB.key, DB.key), max_deltas=1)
+    fifo = DeltaFIFO(store(WEB.key, DB.key), max_deltas=1)
     fifo.reached("5")
     fifo.begin_replace()
     assert (await drained(fifo)).position == "5", "what the list says is not queued yet"
@@ -163,20 +112,11 @@ async def test_a_list_gives_a_position_only_when_it_has_ended() -> None:
     assert positions == [None, "9"]
 
 
-async def test_an_incomplete_list_without_changes_keeps_the_position() -> None:
-    fifo = DeltaFIFO(ObjectVersion(WEB.key))
-    fifo.reached("5")
-    fifo.begin_replace()
-    await fifo.end_replace("9", complete=False)
-
-    assert (await drained(fifo)).position == "5"
-
-
 # ── Deletes ──────────────────────────────────────────────────────────────────
 
 
 async def test_two_deletes_in_a_row_are_one_that_has_the_last_state() -> None:
-    fifo = DeltaFIFO(ObjectVersion(WEB.key))
+    fifo = DeltaFIFO(store(WEB.key))
     await fifo.replace([], "5")
     fifo.delete(WEB.at(6))
 
@@ -185,44 +125,19 @@ async def test_two_deletes_in_a_row_are_one_that_has_the_last_state() -> None:
     assert len(fifo) == 0
 
 
-async def test_an_inferred_delete_does_not_replace_the_last_state() -> None:
-    fifo = DeltaFIFO(ObjectVersion(WEB.key))
-    fifo.delete(WEB.at(6))
-    await fifo.replace([], "7")
-
-    assert summary((await drained(fifo)).deltas) == [("Deleted", WEB.key, "6")]
-
-
 async def test_deletes_of_two_objects_under_one_name_are_two() -> None:
-    fifo = DeltaFIFO(ObjectVersion())
+    fifo = DeltaFIFO(store())
     fifo.delete(WEB.at(6))
     fifo.delete(WEB.born_again().at(8))
 
     assert len((await drained(fifo)).deltas) == 2
 
 
-async def test_nothing_but_deletes_is_compressed() -> None:
-    fifo = DeltaFIFO(ObjectVersion())
-    fifo.add(WEB.at(1))
-    fifo.update(WEB.at(1))
-    fifo.delete(WEB.at(2))
-    fifo.add(WEB.at(3))
-    fifo.delete(WEB.at(4))
-
-    assert [delta.type for delta in (await drained(fifo)).deltas] == [
-        DeltaType.ADDED,
-        DeltaType.UPDATED,
-        DeltaType.DELETED,
-        DeltaType.ADDED,
-        DeltaType.DELETED,
-    ]
-
-
 # ── Replace ──────────────────────────────────────────────────────────────────
 
 
 async def test_replace_queues_listed_objects_and_deletes_of_missing() -> None:
-    fifo = DeltaFIFO(ObjectVersion(WEB.key, DB.key))
+    fifo = DeltaFIFO(store(WEB.key, DB.key))
     await fifo.replace([WEB.at(5), CACHE.at(6)], "7")
 
     batch = await drained(fifo)
@@ -234,86 +149,18 @@ async def test_replace_queues_listed_objects_and_deletes_of_missing() -> None:
     assert batch.position == "7"
 
 
-async def test_replace_deletes_what_is_only_queued_as_well() -> None:
-    """client-go leaked objects whose creation was still queued when a list showed that they were gone."""
-    fifo = DeltaFIFO(ObjectVersion())
-    fifo.add(WEB.at(1))
-    await fifo.replace([], "5")
-
-    assert summary((await drained(fifo)).deltas) == [("Added", WEB.key, "1"), ("Deleted", WEB.key, None)]
-
-
-async def test_replace_adds_again_what_was_deleted_before() -> None:
-    fifo = DeltaFIFO(ObjectVersion(WEB.key))
-    fifo.delete(WEB.at(3))
-    await fifo.replace([WEB.born_again().at(4)], "5")
-
-    assert [delta.type for delta in (await drained(fifo)).deltas] == [DeltaType.DELETED, DeltaType.REPLACED]
-
-
-async def test_a_list_may_come_in_pages_and_be_processed_between_them() -> None:
-    known = ObjectVersion(WEB.key, DB.key, CACHE.key)
-    fifo = DeltaFIFO(known)
-    fifo.begin_replace()
-    fifo.replaced([WEB.at(5)])
-    await drained(fifo)
-    fifo.replaced([DB.at(6)])
-
-    assert await fifo.end_replace("7") == 2
-    assert summary((await drained(fifo)).deltas) == [("Replaced", DB.key, "6"), ("Deleted", CACHE.key, None)]
-
-
-async def test_a_list_that_begins_anew_forgets_the_one_before() -> None:
-    fifo = DeltaFIFO(ObjectVersion(WEB.key, DB.key))
-    fifo.begin_replace()
-    fifo.replaced([WEB.at(5)])
-    fifo.begin_replace()
-    fifo.replaced([DB.at(6)])
-    await fifo.end_replace("7")
-
-    assert summary((await drained(fifo)).deltas) == [
-        ("Replaced", WEB.key, "5"),
-        ("Replaced", DB.key, "6"),
-        ("Deleted", WEB.key, None),
-    ]
-
-
-async def test_a_delete_inside_a_list_takes_the_object_off_the_list() -> None:
-    fifo = DeltaFIFO(ObjectVersion())
-    fifo.begin_replace()
-    fifo.replaced([WEB.at(5)])
-    await drained(fifo)
-    fifo.happened([(EventType.DELETED, WEB.at(6))])
-
-    assert await fifo.end_replace("7") == 0
-
-
-async def test_an_incomplete_list_infers_no_delete_and_no_position() -> None:
-    fifo = DeltaFIFO(ObjectVersion(WEB.key))
-    fifo.begin_replace()
-    await fifo.end_replace("7", complete=False)
-
-    assert await drained(fifo) == Drained([], None)
-
-
-async def test_the_first_list_is_listed_and_every_later_one_relisted() -> None:
-    fifo = DeltaFIFO(ObjectVersion())
+@pytest.mark.parametrize(("resumed", "first"), [(False, Evidence.LISTED), (True, Evidence.RELISTED)])
+async def test_only_the_first_list_of_all_is_no_comparison(resumed: bool, first: Evidence) -> None:
+    fifo = DeltaFIFO(store(), resumed=resumed)
     await fifo.replace([WEB.at(5)], "7")
     await fifo.replace([WEB.at(8)], "9")
 
     evidence = [delta.evidence for delta in (await drained(fifo)).deltas]
-    assert evidence == [Evidence.LISTED, Evidence.RELISTED]
-
-
-async def test_after_a_restart_the_first_list_is_a_comparison_already() -> None:
-    fifo = DeltaFIFO(ObjectVersion(), resumed=True)
-    await fifo.replace([WEB.at(5)], "7")
-
-    assert (await drained(fifo)).deltas[0].evidence is Evidence.RELISTED
+    assert evidence == [first, Evidence.RELISTED]
 
 
 async def test_a_restart_at_a_position_waits_for_no_first_list() -> None:
-    fifo = DeltaFIFO(ObjectVersion(WEB.key), resumed=True, position="7")
+    fifo = DeltaFIFO(store(WEB.key), resumed=True, position="7")
     assert fifo.has_synced
     await fifo.resync(None)
     assert (await drained(fifo)).position == "7"
@@ -324,8 +171,10 @@ async def test_a_restart_at_a_position_waits_for_no_first_list() -> None:
 
 
 async def test_after_a_restore_lists_say_so_until_one_was_complete() -> None:
-    fifo = DeltaFIFO(ObjectVersion())
+    fifo = DeltaFIFO(store())
+    fifo.reached("5")
     fifo.restored()
+    assert (await drained(fifo)).position is None
     for complete in (False, True, True):
         fifo.begin_replace()
         fifo.replaced([WEB.at(5)])
@@ -339,7 +188,7 @@ async def test_after_a_restore_lists_say_so_until_one_was_complete() -> None:
 
 
 async def test_a_part_of_a_list_outside_of_a_list_is_an_error() -> None:
-    fifo = DeltaFIFO(ObjectVersion())
+    fifo = DeltaFIFO(store())
 
     with pytest.raises(RuntimeError, match="begin_replace"):
         fifo.replaced([WEB.at(5)])
@@ -350,51 +199,23 @@ async def test_a_part_of_a_list_outside_of_a_list_is_an_error() -> None:
 # ── Resync ───────────────────────────────────────────────────────────────────
 
 
-async def test_resync_skips_objects_with_pending_deltas() -> None:
-    fifo = DeltaFIFO(ObjectVersion(WEB.key, DB.key))
-    fifo.update(WEB.at(9))
-    await fifo.resync(("audit",))
-
-    (update, sync) = (await drained(fifo)).deltas
-    assert (update.type, update.key) == (DeltaType.UPDATED, WEB.key)
-    assert (sync.type, sync.key, sync.targets) == (DeltaType.SYNC, DB.key, ("audit",))
-
-
 async def test_a_pending_resync_also_reaches_the_next_listener() -> None:
-    fifo = DeltaFIFO(ObjectVersion(WEB.key))
-    await fifo.resync(("audit",))
-    await fifo.resync(("live",))
-    await fifo.resync(("audit",))
-
-    (sync,) = (await drained(fifo)).deltas
-    assert sync.targets == ("audit", "live")
-
-
-async def test_a_pending_resync_for_everybody_stays_for_everybody() -> None:
-    fifo = DeltaFIFO(ObjectVersion(WEB.key))
-    await fifo.resync(None)
-    await fifo.resync(("live",))
-
-    assert (await drained(fifo)).deltas[0].targets is None
+    fifo = DeltaFIFO(store(WEB.key))
+    for targets, all_targets in (
+        (("audit",), ("audit",)),
+        (("live",), ("audit", "live")),
+        (None, None),
+        (("x",), None),
+    ):
+        await fifo.resync(targets)
+        assert fifo.items[WEB.key][0].targets == all_targets
 
 
 # ── Failures ─────────────────────────────────────────────────────────────────
 
 
-async def test_a_batch_that_failed_is_put_back_with_its_position() -> None:
-    fifo = DeltaFIFO(ObjectVersion())
-    fifo.happened([(EventType.ADDED, WEB.at(1)), (EventType.ADDED, DB.at(2)), (EventType.MODIFIED, WEB.at(3))], "3")
-    with pytest.raises(DiskFull):
-        await fifo.drain(fails)
-
-    assert len(fifo) == 3
-    batch = await drained(fifo)
-    assert [delta.object and delta.object.resource_version for delta in batch.deltas] == ["1", "2", "3"]
-    assert batch.position == "3"
-
-
 async def test_failed_deltas_keep_their_order_and_newer_positions_stay() -> None:
-    fifo = DeltaFIFO(ObjectVersion())
+    fifo = DeltaFIFO(store())
     fifo.happened([(EventType.ADDED, WEB.at(1)), (EventType.ADDED, DB.at(2))], "2")
 
     async def fail_after_news(*_: object) -> None:
@@ -411,7 +232,7 @@ async def test_failed_deltas_keep_their_order_and_newer_positions_stay() -> None
 
 
 async def test_a_failed_batch_drops_its_position_when_in_doubt() -> None:
-    fifo = DeltaFIFO(ObjectVersion())
+    fifo = DeltaFIFO(store())
     fifo.happened([(EventType.ADDED, WEB.at(1))], "1")
 
     async def fail_after_doubt(*_: object) -> None:
@@ -427,7 +248,7 @@ async def test_a_failed_batch_drops_its_position_when_in_doubt() -> None:
 
 
 async def test_an_empty_batch_that_failed_is_due_again() -> None:
-    fifo = DeltaFIFO(ObjectVersion())
+    fifo = DeltaFIFO(store())
     fifo.reached("5")
     with pytest.raises(DiskFull):
         await fifo.drain(fails)
@@ -435,24 +256,8 @@ async def test_an_empty_batch_that_failed_is_due_again() -> None:
     assert await drained(fifo) == Drained([], "5")
 
 
-async def test_a_failed_key_returns_before_anything_newer_of_it() -> None:
-    fifo = DeltaFIFO(ObjectVersion())
-    fifo.add(WEB.at(1))
-    fifo.add(DB.at(2))
-
-    async def fail_after_news(_: Deltas) -> None:
-        fifo.update(WEB.at(3))
-        raise DiskFull
-
-    with pytest.raises(DiskFull):
-        await fifo.pop(fail_after_news)
-
-    assert summary(await popped(fifo)) == [("Added", WEB.key, "1"), ("Updated", WEB.key, "3")]
-    assert summary(await popped(fifo)) == [("Added", DB.key, "2")]
-
-
 async def test_a_failed_delete_and_the_same_inferred_one_are_merged() -> None:
-    fifo = DeltaFIFO(ObjectVersion(WEB.key))
+    fifo = DeltaFIFO(store(WEB.key))
     fifo.delete(WEB.at(3))
 
     async def fail_after_a_list(_: Deltas) -> None:
@@ -466,32 +271,11 @@ async def test_a_failed_delete_and_the_same_inferred_one_are_merged() -> None:
     assert (len(fifo), fifo.has_synced) == (0, True)
 
 
-async def test_an_ended_list_that_was_not_stored_is_processed_again() -> None:
-    fifo = DeltaFIFO(ObjectVersion())
-    fifo.begin_replace()
-    await fifo.end_replace("7", complete=False)
-    with pytest.raises(DiskFull):
-        await fifo.drain(fails)
-
-    assert await drained(fifo) == Drained([], None)
-
-
-async def test_cancelling_a_take_while_it_waits_loses_nothing() -> None:
-    fifo = DeltaFIFO(ObjectVersion())
-    async with asyncio.TaskGroup() as tasks:
-        waiting = tasks.create_task(drained(fifo))
-        assert await is_waiting(waiting)
-        waiting.cancel()
-    fifo.add(WEB.at(1))
-
-    assert len((await drained(fifo)).deltas) == 1
-
-
 # ── HasSynced ────────────────────────────────────────────────────────────────
 
 
 async def test_has_synced_is_false_until_the_first_list_is_processed() -> None:
-    fifo = DeltaFIFO(ObjectVersion())
+    fifo = DeltaFIFO(store())
     fifo.begin_replace()
     fifo.replaced([WEB.at(1)])
     await drained(fifo)
@@ -509,7 +293,7 @@ async def test_has_synced_is_false_until_the_first_list_is_processed() -> None:
 
 
 async def test_has_synced_waits_for_a_page_in_processing_at_list_end() -> None:
-    fifo = DeltaFIFO(ObjectVersion())
+    fifo = DeltaFIFO(store())
     fifo.begin_replace()
     fifo.replaced([WEB.at(1)])
 
@@ -522,52 +306,14 @@ async def test_has_synced_waits_for_a_page_in_processing_at_list_end() -> None:
     assert fifo.has_synced
 
 
-async def test_has_synced_of_pop_counts_the_first_list_alone() -> None:
-    fifo = DeltaFIFO(ObjectVersion())
-    await fifo.replace([WEB.at(1), DB.at(2)], "7")
-    for version in range(8, 12):
-        fifo.update(WEB.at(version))
-
-    await popped(fifo)
-    assert not fifo.has_synced
-    await popped(fifo)
-    assert fifo.has_synced
-
-
-async def test_a_list_that_failed_to_process_has_not_synced() -> None:
-    fifo = DeltaFIFO(ObjectVersion())
-    await fifo.replace([WEB.at(1)], "7")
-    with pytest.raises(DiskFull):
-        await fifo.drain(fails)
-
-    assert not fifo.has_synced
-
-
-async def test_an_empty_first_list_has_synced_and_makes_a_batch() -> None:
-    fifo = DeltaFIFO(ObjectVersion())
-    await fifo.replace([], "7")
-
-    assert fifo.has_synced
-    assert await drained(fifo) == Drained([], "7")
-
-
-async def test_has_synced_stays_true() -> None:
-    fifo = DeltaFIFO(ObjectVersion())
-    await fifo.replace([], "7")
-    fifo.begin_replace()
-    fifo.replaced([WEB.at(8)])
-
-    assert fifo.has_synced
-
-
 # ── Bounds ───────────────────────────────────────────────────────────────────
 
 
 @pytest.mark.parametrize(
     "fifo_of",
     [
-        lambda: DeltaFIFO(ObjectVersion(), max_deltas=2),
-        lambda: DeltaFIFO(ObjectVersion(), max_bytes=len(WEB.at(1).body) + 1),
+        lambda: DeltaFIFO(store(), max_deltas=2),
+        lambda: DeltaFIFO(store(), max_bytes=len(WEB.at(1).body) + 1),
     ],
     ids=["deltas", "bytes"],
 )
@@ -587,7 +333,7 @@ async def test_a_full_queue_has_no_room_until_it_is_taken_from(fifo_of: Callable
 async def test_a_resync_or_a_list_that_deletes_much_keeps_the_bound(
     make_many: Callable[[DeltaFIFO], Awaitable[None]],
 ) -> None:
-    fifo = DeltaFIFO(ObjectVersion(*map(str, range(1000))), max_deltas=50)
+    fifo = DeltaFIFO(store(*map(str, range(1000))), max_deltas=50)
     keys: list[str] = []
     async with asyncio.TaskGroup() as tasks:
         tasks.create_task(_await(make_many(fifo)))
@@ -604,7 +350,7 @@ async def _await(waits: Awaitable[None]) -> None:
 
 
 async def test_what_a_failure_put_back_counts_again() -> None:
-    fifo = DeltaFIFO(ObjectVersion(), max_bytes=len(WEB.at(1).body))
+    fifo = DeltaFIFO(store(), max_bytes=len(WEB.at(1).body))
     fifo.add(WEB.at(1))
     with pytest.raises(DiskFull):
         await fifo.drain(fails)
@@ -622,7 +368,7 @@ async def test_what_a_failure_put_back_counts_again() -> None:
 async def test_wait_processed_waits_for_processing_and_not_for_a_take(
     fill: Callable[[DeltaFIFO], None],
 ) -> None:
-    fifo = DeltaFIFO(ObjectVersion())
+    fifo = DeltaFIFO(store())
     fill(fifo)
     stored = asyncio.Event()
 
@@ -640,7 +386,7 @@ async def test_wait_processed_waits_for_processing_and_not_for_a_take(
 
 
 async def test_a_closed_queue_drains_and_then_ends_its_waiters() -> None:
-    fifo = DeltaFIFO(ObjectVersion())
+    fifo = DeltaFIFO(store())
     fifo.add(WEB.at(1))
     fifo.close()
 
@@ -653,8 +399,8 @@ async def test_a_closed_queue_drains_and_then_ends_its_waiters() -> None:
 
 
 async def test_closing_ends_those_who_wait_already() -> None:
-    fifo = DeltaFIFO(ObjectVersion())
-    full = DeltaFIFO(ObjectVersion(DB.key), max_deltas=1)
+    fifo = DeltaFIFO(store())
+    full = DeltaFIFO(store(DB.key), max_deltas=1)
     full.add(WEB.at(1))
     async with asyncio.TaskGroup() as tasks:
         waiters = [
@@ -676,7 +422,7 @@ async def _ends_with_fifo_closed(waits: Awaitable[object]) -> None:
 
 
 async def test_a_contradicting_list_gives_no_version_before_its_epoch() -> None:
-    fifo = DeltaFIFO(ObjectVersion(), position="7", resumed=True)
+    fifo = DeltaFIFO(store(), position="7", resumed=True)
     fifo.begin_replace()
     fifo.replaced([WEB.at(5)])
     fifo.contradict()
@@ -691,7 +437,7 @@ async def test_a_contradicting_list_gives_no_version_before_its_epoch() -> None:
 
 
 async def test_a_suspected_history_lists_under_the_version_it_reached() -> None:
-    fifo = DeltaFIFO(ObjectVersion(), position="7", resumed=True)
+    fifo = DeltaFIFO(store(), position="7", resumed=True)
     fifo.suspected()
     for complete in (False, True, True):
         fifo.begin_replace()
@@ -706,7 +452,7 @@ async def test_a_suspected_history_lists_under_the_version_it_reached() -> None:
 
 async def test_a_list_ends_behind_the_deltas_that_are_prepared() -> None:
     """They are neither queued nor known: the list would not find what it lacks."""
-    known, recovered = ObjectVersion(), asyncio.Event()
+    known, recovered = store(), asyncio.Event()
 
     async def prepare(deltas: Sequence[QueuedDelta], _position: str | None, _span: Span) -> Sequence[QueuedDelta]:
         await recovered.wait()
@@ -732,14 +478,14 @@ async def test_a_list_ends_behind_the_deltas_that_are_prepared() -> None:
 
 
 async def test_a_batch_without_a_list_is_not_prepared() -> None:
-    fifo = DeltaFIFO(ObjectVersion(), resumed=True, prepare=fails)
+    fifo = DeltaFIFO(store(), resumed=True, prepare=fails)
     fifo.happened([(EventType.ADDED, WEB.at(3))], "3")
 
     assert (await drained(fifo)).position == "3"
 
 
 async def test_deltas_whose_preparation_fails_return_to_the_queue() -> None:
-    fifo = DeltaFIFO(ObjectVersion(WEB.key), resumed=True, prepare=fails)
+    fifo = DeltaFIFO(store(WEB.key), resumed=True, prepare=fails)
     await fifo.replace([], "5")
     for _ in range(2):
         with pytest.raises(DiskFull):

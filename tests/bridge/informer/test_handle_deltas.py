@@ -13,191 +13,129 @@ from tests.kit.objects import a_pod
 
 WEB = a_pod("web")
 OTHER = WEB.born_again()
+WATCHED, RELISTED = Evidence.WATCHED, Evidence.RELISTED
+ADDED, UPDATED, DELETED = DeltaType.ADDED, DeltaType.UPDATED, DeltaType.DELETED
+REPLACED, RESTORED, SYNC = DeltaType.REPLACED, DeltaType.RESTORED, DeltaType.SYNC
 
 
 def known_as(thing: ApiObject) -> ObjectVersion:
     return ObjectVersion(thing.uid, thing.resource_version, pack(thing.body))
 
 
-def meant(
-    kind: DeltaType,
-    thing: ApiObject | None,
-    *,
-    known: ApiObject | None = None,
-    evidence: Evidence = Evidence.WATCHED,
-    targets: tuple[str, ...] | None = None,
-) -> list[Change]:
+def meant(kind: DeltaType, thing: ApiObject | None, known: ApiObject | None, evidence: Evidence) -> list[Change]:
     """What the Controller gets to hear: the last state only where it is needed."""
-    delta = QueuedDelta(kind, WEB.key, thing, evidence, 1, targets)
+    delta = QueuedDelta(kind, WEB.key, thing, evidence, 1, ("audit",) if kind is SYNC else None)
     checkpoint = None if known is None else known_as(known)
     return changes_of(delta, checkpoint, known if needs_last_state(delta, checkpoint) else None)
 
 
-# ── An object that comes, changes and goes ───────────────────────────────────
+AT_5, AT_6 = WEB.at(5), WEB.at(6)
+BEFORE = known_as(AT_5)
+REPLACED_OBJECT = Change(Op.DELETED, RELISTED, AT_5, BEFORE)
+LOST, KEPT = WEB.at(5, image="lost"), WEB.at(5, image="kept")
 
 
-@pytest.mark.parametrize("kind", [DeltaType.ADDED, DeltaType.UPDATED, DeltaType.REPLACED])
-def test_whatever_was_not_known_is_added(kind: DeltaType) -> None:
-    assert meant(kind, WEB.at(5)) == [Change(Op.ADDED, Evidence.WATCHED, WEB.at(5))]
+@pytest.mark.parametrize("evidence", [WATCHED, Evidence.LISTED, RELISTED])
+@pytest.mark.parametrize("kind", [ADDED, UPDATED, REPLACED])
+@pytest.mark.parametrize(
+    ("thing", "known", "expected"),
+    [
+        pytest.param(AT_5, None, [(Op.ADDED, None)], id="unknown"),
+        pytest.param(AT_6, AT_5, [(Op.UPDATED, BEFORE)], id="another version"),
+        pytest.param(AT_5, AT_5, [], id="the known version"),
+        pytest.param(WEB.at("a"), WEB.at("b"), [(Op.UPDATED, known_as(WEB.at("b")))], id="versions without an order"),
+    ],
+)
+def test_a_state_is_a_change_where_its_version_is_another(
+    kind: DeltaType,
+    thing: ApiObject,
+    known: ApiObject | None,
+    expected: list[tuple[Op, ObjectVersion | None]],
+    evidence: Evidence,
+) -> None:
+    assert meant(kind, thing, known, evidence) == [Change(op, evidence, thing, before) for op, before in expected]
 
 
-@pytest.mark.parametrize("kind", [DeltaType.ADDED, DeltaType.UPDATED, DeltaType.REPLACED])
-def test_another_version_is_an_update_with_the_version_before(kind: DeltaType) -> None:
-    assert meant(kind, WEB.at(6), known=WEB.at(5)) == [
-        Change(Op.UPDATED, Evidence.WATCHED, WEB.at(6), known_as(WEB.at(5)))
-    ]
+@pytest.mark.parametrize(
+    ("kind", "thing", "known", "expected"),
+    [
+        pytest.param(DELETED, AT_6, AT_5, [Change(Op.DELETED, WATCHED, AT_6, BEFORE)], id="with the announced state"),
+        pytest.param(DELETED, None, AT_5, [Change(Op.DELETED, WATCHED, AT_5, BEFORE)], id="with the last known state"),
+        pytest.param(DELETED, AT_6, None, [Change(Op.DELETED, WATCHED, AT_6)], id="of an unknown object"),
+        pytest.param(DELETED, None, None, [], id="of an object that is gone by now"),
+        pytest.param(SYNC, None, None, [], id="a sync of an object that is gone by now"),
+        pytest.param(SYNC, None, AT_5, [Change(Op.SYNC, WATCHED, AT_5, BEFORE, ("audit",))], id="a sync"),
+    ],
+)
+def test_a_delete_or_a_sync_carries_the_last_state(
+    kind: DeltaType, thing: ApiObject | None, known: ApiObject | None, expected: list[Change]
+) -> None:
+    assert meant(kind, thing, known, WATCHED) == expected
 
 
-@pytest.mark.parametrize("kind", [DeltaType.ADDED, DeltaType.UPDATED, DeltaType.REPLACED])
-def test_the_version_that_is_known_already_is_no_change(kind: DeltaType) -> None:
-    assert meant(kind, WEB.at(5), known=WEB.at(5)) == []
+@pytest.mark.parametrize("kind", [ADDED, UPDATED, REPLACED, DELETED])
+def test_a_new_uid_under_a_name_deletes_the_old_object_before(kind: DeltaType) -> None:
+    op = Op.DELETED if kind is DELETED else Op.ADDED
+
+    assert meant(kind, OTHER.at(9), AT_5, WATCHED) == [REPLACED_OBJECT, Change(op, WATCHED, OTHER.at(9))]
 
 
-def test_a_delete_carries_the_state_it_was_announced_with() -> None:
-    assert meant(DeltaType.DELETED, WEB.at(6), known=WEB.at(5)) == [
-        Change(Op.DELETED, Evidence.WATCHED, WEB.at(6), known_as(WEB.at(5)))
-    ]
-
-
-def test_an_inferred_delete_carries_the_last_known_state() -> None:
-    assert meant(DeltaType.DELETED, None, known=WEB.at(5), evidence=Evidence.RELISTED) == [
-        Change(Op.DELETED, Evidence.RELISTED, WEB.at(5), known_as(WEB.at(5)))
-    ]
-
-
-def test_a_delete_of_an_unknown_object_is_delivered() -> None:
-    assert meant(DeltaType.DELETED, WEB.at(6)) == [Change(Op.DELETED, Evidence.WATCHED, WEB.at(6))]
-
-
-@pytest.mark.parametrize("kind", [DeltaType.DELETED, DeltaType.SYNC])
-def test_an_object_that_is_gone_by_now_makes_no_change(kind: DeltaType) -> None:
-    assert meant(kind, None) == []
-
-
-def test_a_sync_delivers_the_known_object_to_its_targets() -> None:
-    assert meant(DeltaType.SYNC, None, known=WEB.at(5), targets=("audit",)) == [
-        Change(Op.SYNC, Evidence.WATCHED, WEB.at(5), known_as(WEB.at(5)), ("audit",))
-    ]
-
-
-@pytest.mark.parametrize("evidence", Evidence)
-def test_evidence_is_passed_on(evidence: Evidence) -> None:
-    assert meant(DeltaType.REPLACED, WEB.at(5), evidence=evidence)[0].evidence is evidence
-
-
-# ── Another object under the old name ────────────────────────────────────────
-
-
-@pytest.mark.parametrize("kind", [DeltaType.ADDED, DeltaType.UPDATED, DeltaType.REPLACED])
-def test_a_new_uid_under_a_name_deletes_the_old_and_adds_the_new(kind: DeltaType) -> None:
-    assert meant(kind, OTHER.at(9), known=WEB.at(5)) == [
-        Change(Op.DELETED, Evidence.RELISTED, WEB.at(5), known_as(WEB.at(5))),
-        Change(Op.ADDED, Evidence.WATCHED, OTHER.at(9)),
-    ]
-
-
-def test_a_delete_of_another_uid_than_known_is_two_deletes() -> None:
-    assert meant(DeltaType.DELETED, OTHER.at(9), known=WEB.at(5)) == [
-        Change(Op.DELETED, Evidence.RELISTED, WEB.at(5), known_as(WEB.at(5))),
-        Change(Op.DELETED, Evidence.WATCHED, OTHER.at(9)),
-    ]
-
-
-# ── Events that are sent again ───────────────────────────────────────────────
-
-
-@pytest.mark.parametrize("kind", [DeltaType.ADDED, DeltaType.UPDATED, DeltaType.DELETED])
-def test_a_watched_version_older_than_the_known_one_is_no_change(kind: DeltaType) -> None:
-    assert meant(kind, WEB.at(9), known=WEB.at(10)) == []
-
-
-@pytest.mark.parametrize("kind", [DeltaType.ADDED, DeltaType.UPDATED, DeltaType.DELETED])
-def test_an_older_event_of_the_names_former_object_is_no_change(kind: DeltaType) -> None:
+@pytest.mark.parametrize("known", [WEB.at(10), OTHER.at(10)], ids=["of the object", "of the name's former object"])
+@pytest.mark.parametrize("kind", [ADDED, UPDATED, DELETED])
+def test_a_watched_version_older_than_the_known_one_is_no_change(kind: DeltaType, known: ApiObject) -> None:
     """A watch that begins before the list was taken sends the former object's whole life again."""
-    assert meant(kind, WEB.at(9), known=OTHER.at(10)) == []
-
-
-def test_non_numeric_versions_change_in_order_of_arrival() -> None:
-    assert [change.op for change in meant(DeltaType.UPDATED, WEB.at("a"), known=WEB.at("b"))] == [Op.UPDATED]
-
-
-# ── What it costs ────────────────────────────────────────────────────────────
+    assert meant(kind, WEB.at(9), known, WATCHED) == []
 
 
 @pytest.mark.parametrize(
     ("kind", "thing", "needed"),
     [
-        (DeltaType.UPDATED, WEB.at(6), False),
-        (DeltaType.DELETED, WEB.at(6), False),
-        (DeltaType.DELETED, None, True),
-        (DeltaType.SYNC, None, True),
-        (DeltaType.ADDED, OTHER.at(6), True),
+        (UPDATED, AT_6, False),
+        (DELETED, AT_6, False),
+        (DELETED, None, True),
+        (SYNC, None, True),
+        (ADDED, OTHER.at(6), True),
     ],
 )
 def test_the_last_state_is_unpacked_only_for_an_export(kind: DeltaType, thing: ApiObject | None, needed: bool) -> None:
-    delta = QueuedDelta(kind, WEB.key, thing, Evidence.WATCHED, 1)
-
-    assert needs_last_state(delta, known_as(WEB.at(5))) is needed
-    assert not needs_last_state(delta, None)
+    assert needs_last_state(QueuedDelta(kind, WEB.key, thing, WATCHED, 1), BEFORE) is needed
 
 
 # ── After a restore ──────────────────────────────────────────────────────────
 
 
 def test_after_a_restore_an_equal_version_with_a_new_body_counts() -> None:
-    before, now = WEB.at(5, image="lost"), WEB.at(5, image="kept")
-
-    assert meant(DeltaType.RESTORED, now, known=before, evidence=Evidence.RELISTED) == [
-        Change(Op.UPDATED, Evidence.RELISTED, now, known_as(before))
-    ]
-    assert meant(DeltaType.RESTORED, before, known=before) == []
-    assert meant(DeltaType.REPLACED, now, known=before) == []
+    assert meant(RESTORED, KEPT, LOST, RELISTED) == [Change(Op.UPDATED, RELISTED, KEPT, known_as(LOST))]
+    assert meant(RESTORED, LOST, LOST, RELISTED) == []
+    assert meant(REPLACED, KEPT, LOST, RELISTED) == []
 
 
 def test_after_a_restore_older_versions_and_new_uids_are_changes() -> None:
-    assert [change.op for change in meant(DeltaType.RESTORED, WEB.at(4), known=WEB.at(10))] == [Op.UPDATED]
-    assert [change.op for change in meant(DeltaType.RESTORED, OTHER.at(4), known=WEB.at(10))] == [Op.DELETED, Op.ADDED]
-
-
-# ── Lists of another history ─────────────────────────────────────────────────
+    assert [change.op for change in meant(RESTORED, WEB.at(4), WEB.at(10), RELISTED)] == [Op.UPDATED]
+    assert [change.op for change in meant(RESTORED, OTHER.at(4), WEB.at(10), RELISTED)] == [Op.DELETED, Op.ADDED]
 
 
 @pytest.mark.parametrize(
     ("kind", "thing", "known", "floor", "contradicted"),
     [
-        (DeltaType.REPLACED, WEB.at(4), WEB.at(10), None, True),
-        (DeltaType.REPLACED, OTHER.at(4), WEB.at(10), None, True),
-        (DeltaType.REPLACED, WEB.at(10), WEB.at(10), None, False),
-        (DeltaType.REPLACED, WEB.at(11), WEB.at(10), None, False),
-        (DeltaType.REPLACED, WEB.at("a"), WEB.at("b"), None, False),
-        (DeltaType.REPLACED, WEB.at(4), None, None, False),
-        (DeltaType.REPLACED, WEB.at(4), None, "7", True),
-        (DeltaType.REPLACED, WEB.at(7), None, "7", True),
-        (DeltaType.REPLACED, WEB.at(8), None, "7", False),
-        (DeltaType.REPLACED, WEB.at("a"), None, "7", False),
-        (DeltaType.RESTORED, WEB.at(4), WEB.at(10), None, False),
-        (DeltaType.UPDATED, WEB.at(4), WEB.at(10), None, False),
-        (DeltaType.DELETED, None, WEB.at(10), None, False),
-    ],
-    ids=[
-        "older than it was known",
-        "older than what had its name",
-        "unchanged",
-        "newer",
-        "versions without an order",
-        "unknown, and nothing is suspected",
-        "it would have been known",
-        "it would have been known just so",
-        "new since",
-        "new, without an order",
-        "that is known already",
-        "a watch sends old changes again",
-        "what is absent has no version",
+        pytest.param(REPLACED, WEB.at(4), WEB.at(10), None, True, id="older than it was known"),
+        pytest.param(REPLACED, OTHER.at(4), WEB.at(10), None, True, id="older than what had its name"),
+        pytest.param(REPLACED, WEB.at(10), WEB.at(10), None, False, id="unchanged"),
+        pytest.param(REPLACED, WEB.at(11), WEB.at(10), None, False, id="newer"),
+        pytest.param(REPLACED, WEB.at("a"), WEB.at("b"), None, False, id="versions without an order"),
+        pytest.param(REPLACED, WEB.at(4), None, None, False, id="unknown, and nothing is suspected"),
+        pytest.param(REPLACED, WEB.at(4), None, "7", True, id="it would have been known"),
+        pytest.param(REPLACED, WEB.at(7), None, "7", True, id="it would have been known just so"),
+        pytest.param(REPLACED, WEB.at(8), None, "7", False, id="new since"),
+        pytest.param(REPLACED, WEB.at("a"), None, "7", False, id="new, without an order"),
+        pytest.param(RESTORED, WEB.at(4), WEB.at(10), None, False, id="that is known already"),
+        pytest.param(UPDATED, WEB.at(4), WEB.at(10), None, False, id="a watch sends old changes again"),
+        pytest.param(DELETED, None, WEB.at(10), None, False, id="what is absent has no version"),
     ],
 )
 def test_what_a_list_cannot_have_in_the_history_that_is_known(
     kind: DeltaType, thing: ApiObject | None, known: ApiObject | None, floor: str | None, contradicted: bool
 ) -> None:
-    delta = QueuedDelta(kind, WEB.key, thing, Evidence.RELISTED, 1, None, None if floor is None else Suspicion(floor))
+    delta = QueuedDelta(kind, WEB.key, thing, RELISTED, 1, None, None if floor is None else Suspicion(floor))
 
     assert contradicts(delta, None if known is None else known_as(known)) is contradicted
