@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from bridge.informer import RecoveryLimits, RecoverySlots, SharedInformer, Timing
+from bridge.informer import RecoveryLimits, RecoverySlots, SharedInformer
 from bridge.informer.history.history import History
 from bridge.informer.history.proof import SameHistory
 from bridge.informer.recovery.exact_lists import ATTEMPTS
@@ -25,13 +25,9 @@ from bridge.model.answers import (
     TooLarge,
     Unsupported,
 )
-from bridge.model.change import ChangeBatch, Evidence
-from bridge.model.record import Delta
-from bridge.model.resource import Scope
-from bridge.telemetry.facts import Fact
+from bridge.model.change import Evidence
 from bridge.telemetry.facts.informer import RecoveryEnd, StepsRecovered
-from tests.kit.model_ledger import ModelLedger
-from tests.kit.records import PODS
+from tests.bridge.informer.lives import Lives
 from tests.kit.scripted_source import TakenOnTrust
 from tests.kit.simulated_cluster import SimulatedCluster
 
@@ -90,38 +86,21 @@ class Cluster(SimulatedCluster):
 
 
 @dataclass
-class World:
+class World(Lives):
     cluster: Cluster = field(default_factory=Cluster)
-    ledger: ModelLedger = field(default_factory=ModelLedger)
-    batches: list[ChangeBatch] = field(default_factory=list)
-    facts: list[Fact] = field(default_factory=list)
     limits: RecoveryLimits = field(default_factory=RecoveryLimits)
     wanted: bool = True
     proves: bool = False
     """The server's history is proven, with lists at exact versions of its own."""
 
-    async def deliver(self, batch: ChangeBatch) -> list[Delta]:
-        self.batches.append(batch)
-        return self.ledger.commit(batch)
-
-    def informer(self, *, watch_list: bool = False, history: History | None = None) -> SharedInformer:
-        return SharedInformer(
-            PODS,
-            Scope(),
-            self.cluster,
-            self.deliver,
-            report=self.facts.append,
-            timing=Timing(),
-            watch_list=watch_list,
-            stored=self.ledger.stored,
-            checkpoint=self.ledger.checkpoint(),
-            history=history or (History() if self.proves else TakenOnTrust()),
-            recovery=RecoverySlots(self.limits, lambda _resource, _scope: self.wanted),
-        )
+    def on_cluster(self, *, watch_list: bool = False, history: History | None = None) -> SharedInformer:
+        history = history or (History() if self.proves else TakenOnTrust())
+        slots = RecoverySlots(self.limits, lambda _resource, _scope: self.wanted)
+        return self.informer(self.cluster, watch_list=watch_list, history=history, recovery=slots)
 
     @asynccontextmanager
-    async def running(self, *, watch_list: bool = False) -> AsyncGenerator[SharedInformer]:
-        informer = self.informer(watch_list=watch_list)
+    async def living(self, *, watch_list: bool = False) -> AsyncGenerator[SharedInformer]:
+        informer = self.on_cluster(watch_list=watch_list)
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(informer.run())
             await informer.wait_synced()
@@ -133,7 +112,7 @@ class World:
         """The exported changes after what happened to the cluster while nobody watched, with ``recovered`` as
         ``!``."""
         self.batches.clear()
-        async with self.running(watch_list=watch_list):
+        async with self.living(watch_list=watch_list):
             await asyncio.sleep(60)
         return self.exported
 
@@ -142,8 +121,7 @@ class World:
         return [
             f"{'!' if each.evidence is Evidence.RECOVERED else ''}{each.op} {each.object.name}"
             f" {each.object.resource_version}"
-            for batch in self.batches
-            for each in batch.changes
+            for each in self.changes
         ]
 
     @property
@@ -160,7 +138,7 @@ async def a_life(*names: str) -> World:
     world = World()
     for name in names:
         world.cluster.put(name)
-    async with world.running():
+    async with world.living():
         pass
     assert not world.cluster.exact, "the first list has no steps behind it"
     return world
@@ -189,7 +167,7 @@ async def test_every_step_of_the_outage_is_exported_in_order() -> None:
 async def test_a_running_bridge_recovers_after_a_restart_of_the_server() -> None:
     world = World()
     world.cluster.put("web")
-    async with world.running():
+    async with world.living():
         world.batches.clear()
         world.cluster.put("web")
         await asyncio.sleep(1)
@@ -317,7 +295,7 @@ async def test_a_server_that_ignores_the_version_is_asked_once() -> None:
     world = World()
     world.cluster.put("web")
     world.cluster.ignores_exact = True
-    async with world.running():
+    async with world.living():
         for _ in range(2):
             world.cluster.end_watches(Failed("the server restarts"))
             changed(world, "web", "web")
@@ -332,7 +310,7 @@ async def test_a_server_that_lists_by_no_name_is_not_asked_again() -> None:
     world = World()
     world.cluster.put("web")
     world.cluster.untakable = frozenset({"web", "kubedelta"})
-    async with world.running():
+    async with world.living():
         for _ in range(2):
             world.cluster.end_watches(Failed("the server restarts"))
             changed(world, "web", "web")
@@ -350,7 +328,7 @@ async def test_a_name_too_long_for_a_request_hides_no_other_steps(ops: tuple[str
     world.cluster.untakable = frozenset({"long"})
     for name in ("long", "web"):
         world.cluster.put(name)
-    async with world.running():
+    async with world.living():
         for _ in range(2):
             world.batches.clear()
             world.cluster.end_watches(Failed("the server restarts"))
@@ -461,7 +439,7 @@ async def test_steps_of_a_store_restored_meanwhile_are_dropped() -> None:
 async def test_a_crash_within_the_recovery_repeats_it_with_equal_ids() -> None:
     world = changed(await a_life("web"), "web", "web", "web")
     async with asyncio.TaskGroup() as tasks:
-        running = tasks.create_task(world.informer().run())
+        running = tasks.create_task(world.on_cluster().run())
         await world.cluster.until_asked(2)
         running.cancel()
 
@@ -472,7 +450,7 @@ async def ended_within_50_steps(end: Callable[[SharedInformer], None]) -> World:
     """The informer ends while it asks for the steps."""
     world = changed(await a_life("web"), *["web"] * 50)
     world.batches.clear()
-    informer = world.informer()
+    informer = world.on_cluster()
     async with asyncio.TaskGroup() as tasks:
         tasks.create_task(informer.run())
         await world.cluster.until_asked(10)
@@ -496,7 +474,7 @@ async def test_changes_of_the_next_watch_wait_behind_the_steps() -> None:
     world = changed(await a_life("web"), *["web"] * 100)
     world.batches.clear()
     async with asyncio.TaskGroup() as tasks:
-        informer = world.informer()
+        informer = world.on_cluster()
         tasks.create_task(informer.run())
         await world.cluster.until_asked(10)
         world.cluster.put("web")
@@ -510,7 +488,7 @@ async def test_a_proof_of_the_history_waits_for_the_steps() -> None:
     world = changed(await a_life("web"), *["web"] * 300)
     world.batches.clear()
     history = History()
-    informer = world.informer(history=history)
+    informer = world.on_cluster(history=history)
     async with asyncio.TaskGroup() as tasks:
         tasks.create_task(informer.run())
         await world.cluster.until_asked(10)

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Mapping
-from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from collections.abc import Mapping
 
 import pytest
 
@@ -23,15 +21,14 @@ from bridge.model.answers import (
 )
 from bridge.model.change import Change, ChangeBatch, Evidence, ObjectVersion
 from bridge.model.object import ApiObject
-from bridge.model.record import Delta
 from bridge.model.resource import Scope
 from bridge.model.versions.version_table import Checkpoint, VersionTable
-from bridge.telemetry.facts import Fact
 from bridge.telemetry.facts.informer import InformerSynced, ListCompleted, VersionsRanBackwards
+from tests.bridge.informer.lives import Lives
 from tests.kit.model_ledger import ModelLedger
 from tests.kit.objects import a_pod
 from tests.kit.records import PODS
-from tests.kit.scripted_source import ScriptedSource, TakenOnTrust, Turn, opened, page
+from tests.kit.scripted_source import ScriptedSource, Turn, opened, page
 from tests.kit.simulated_cluster import SimulatedCluster
 
 WEB, DB, CACHE = a_pod("web"), a_pod("db"), a_pod("cache")
@@ -47,61 +44,9 @@ class EveryMinute:
         await asyncio.Event().wait()
 
 
-@dataclass
-class World:
-    """Lives of an informer, one after the other, over one ledger."""
-
-    ledger: ModelLedger = field(default_factory=ModelLedger)
-    batches: list[ChangeBatch] = field(default_factory=list)
-    facts: list[Fact] = field(default_factory=list)
-
-    async def deliver(self, batch: ChangeBatch) -> list[Delta]:
-        self.batches.append(batch)
-        return self.ledger.commit(batch)
-
-    def an_informer(self, source: SimulatedCluster | ScriptedSource, *, resync: bool = False) -> SharedInformer:
-        return SharedInformer(
-            PODS,
-            Scope(),
-            source,
-            self.deliver,
-            report=self.facts.append,
-            timing=Timing(),
-            watch_list=False,
-            resync=EveryMinute() if resync else None,
-            stored=self.ledger.stored,
-            checkpoint=self.ledger.checkpoint(),
-            history=TakenOnTrust() if isinstance(source, ScriptedSource) else None,
-        )
-
-    @asynccontextmanager
-    async def running(
-        self, source: SimulatedCluster | ScriptedSource, *, resync: bool = False
-    ) -> AsyncGenerator[SharedInformer]:
-        """Earlier deliveries are forgotten. Ends by stopping the informer."""
-        self.batches.clear()
-        self.facts.clear()
-        informer = self.an_informer(source, resync=resync)
-        async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(informer.run())
-            yield informer
-            informer.stop()
-
-    @property
-    def changes(self) -> list[Change]:
-        return [change for batch in self.batches for change in batch.changes]
-
-    @property
-    def delivered(self) -> list[str]:
-        return [f"{change.op} {change.object.name}" for change in self.changes]
-
-    def reported(self, kind: type[Fact]) -> list[Fact]:
-        return [fact for fact in self.facts if isinstance(fact, kind)]
-
-
-async def a_life(*names: str) -> tuple[World, SimulatedCluster]:
+async def a_life(*names: str) -> tuple[Lives, SimulatedCluster]:
     """Objects of these names were delivered, and the informer has ended."""
-    world, cluster = World(), SimulatedCluster()
+    world, cluster = Lives(), SimulatedCluster()
     for name in names:
         cluster.put(name)
     async with world.running(cluster) as informer:
@@ -111,12 +56,12 @@ async def a_life(*names: str) -> tuple[World, SimulatedCluster]:
     return world, cluster
 
 
-def a_ledger(*objects: ApiObject, position: str | None, newest: str, epoch: int = 1) -> World:
+def a_ledger(*objects: ApiObject, position: str | None, newest: str, epoch: int = 1) -> Lives:
     ledger = ModelLedger(position=position, newest=newest, epoch=epoch, last=len(objects))
     for sequence, thing in enumerate(objects, 1):
         ledger.objects[thing.key] = ObjectVersion(thing.uid, thing.resource_version, sequence)
         ledger.bodies[sequence] = thing.body
-    return World(ledger)
+    return Lives(ledger)
 
 
 # ── From a position ──────────────────────────────────────────────────────────
@@ -184,7 +129,7 @@ async def test_before_states_come_from_the_ledger() -> None:
 
 async def test_a_resync_delivers_offloaded_bodies_at_the_same_position() -> None:
     world, cluster = await a_life("web")
-    async with world.running(cluster, resync=True):
+    async with world.running(cluster, resync=EveryMinute()):
         await asyncio.sleep(70)
 
     assert world.delivered == ["sync web"]
@@ -196,7 +141,7 @@ async def test_a_resync_in_doubt_keeps_the_position() -> None:
     """From there, a restart hears again what could not be read."""
     unreadable = opened(Unreadable("no metadata"))
     world = a_ledger(WEB.at(3), position="7", newest="7")
-    async with world.running(ScriptedSource(unreadable, *[Failed("500")] * 100), resync=True):
+    async with world.running(ScriptedSource(unreadable, *[Failed("500")] * 100), resync=EveryMinute()):
         await asyncio.sleep(70)
 
     assert world.delivered == ["sync web"]
@@ -302,7 +247,7 @@ async def test_in_the_first_epoch_no_body_is_read_for_comparison() -> None:
 
 
 async def test_a_checkpoint_of_an_epoch_alone_starts_like_an_empty_one() -> None:
-    world = World(ModelLedger(epoch=4))
+    world = Lives(ModelLedger(epoch=4))
     source = ScriptedSource(page(WEB.at(3), at=5, next_page="more"), page(DB.at(4), at=5), opened())
     async with world.running(source) as informer:
         assert not informer.has_synced
@@ -322,7 +267,7 @@ async def test_a_checkpoint_of_an_epoch_alone_starts_like_an_empty_one() -> None
 async def test_removing_it_exports_deletes_without_asking_the_server() -> None:
     world = a_ledger(WEB.at(3, image="last"), DB.at(4), position="7", newest="7")
     source = ScriptedSource(opened(Opened()))
-    informer = world.an_informer(source)
+    informer = world.informer(source)
     informer.remove()
     await informer.run()
 
@@ -336,7 +281,7 @@ async def test_removing_it_exports_deletes_without_asking_the_server() -> None:
 async def test_a_record_that_is_missing_ends_it_loudly() -> None:
     world = a_ledger(WEB.at(3), position="7", newest="7")
     world.ledger.bodies.clear()
-    informer = world.an_informer(ScriptedSource())
+    informer = world.informer(ScriptedSource())
     informer.remove()
 
     with pytest.raises(ExceptionGroup) as raised:
