@@ -219,9 +219,14 @@ async def test_however_else_a_watch_ends_its_history_is_proven(
 
 def restore(cluster: SimulatedCluster, undone: int, then: int) -> None:
     """Back by so many writes, and then on by as many."""
-    cluster.restore(sorted(cluster.states)[-1 - undone])
-    for turn in range(then):
-        cluster.put(f"web-{turn % 2}")
+    goes_another_way(cluster, sorted(cluster.states)[-1 - undone], *(f"web-{turn % 2}" for turn in range(then)))
+
+
+def goes_another_way(cluster: SimulatedCluster, since: int, *names: str) -> None:
+    """Restored to a version; then these are written."""
+    cluster.restore(since)
+    for name in names:
+        cluster.put(name)
 
 
 @pytest.mark.parametrize("then", [0, 4, 40], ids=["older", "as new", "newer"])
@@ -236,15 +241,9 @@ async def test_a_new_history_is_one_for_all_and_each_lists_in_an_epoch(then: int
     assert world.epochs() == sorted(world.relisted()) == ["configmaps", "jobs.batch", "pods"]
     assert world.discarded == [(["configmaps", "jobs.batch", "pods"], True)], "durably, before any of them goes on"
     assert {batch.epoch for batch in world.batches if batch.resource == JOBS} == {1, 2}
-    state = {
-        change.object.key: change.object
-        for batch in world.batches
-        if batch.resource == JOBS
-        for change in batch.changes
-    }
-    assert {key: state[key].resource_version for key in world.clusters["jobs.batch"].objects} == {
-        key: thing.resource_version for key, thing in world.clusters["jobs.batch"].objects.items()
-    }
+    state = {change.object.key: change.object.resource_version for change in world.changes(JOBS)}
+    present = {key: thing.resource_version for key, thing in world.clusters["jobs.batch"].objects.items()}
+    assert {key: state[key] for key in present} == present
 
 
 async def test_waiters_for_the_proof_of_a_new_history_begin_one_epoch() -> None:
@@ -271,9 +270,7 @@ async def test_the_same_version_with_another_state_is_another_history() -> None:
         cluster.put("busy")
     async with world.running(JOBS):
         version = cluster.objects["shop/busy"].resource_version
-        cluster.restore(cluster.version - 3)
-        for _ in range(9):
-            cluster.put("busy")
+        goes_another_way(cluster, cluster.version - 3, *["busy"] * 9)
         assert version in {thing.resource_version for state in cluster.states.values() for thing in state.values()}
         await asyncio.sleep(1)
 
@@ -293,33 +290,23 @@ async def test_with_only_deletes_known_the_newest_of_them_is_examined() -> None:
         await asyncio.sleep(1)
         assert world.outcomes == ["same"]
 
-        cluster.restore(there)
-        for _ in range(9):
-            cluster.put("anew")
+        goes_another_way(cluster, there, *["anew"] * 9)
         await asyncio.sleep(1)
         [jobs] = factory.informers
         assert jobs.indexer.known("shop/anew") is not None
     assert world.outcomes == ["same", "other"]
 
 
-async def test_a_deleted_object_back_as_it_was_is_a_new_history() -> None:
-    world = World()
-    cluster = world.clusters["pods"]
-    async with world.running(PODS):
-        there = cluster.version
-        cluster.delete("web-0")
-        await asyncio.sleep(1)
-        cluster.restore(there)
-        for _ in range(5):
-            cluster.put("web-1")
-        cluster.exact = Expired("compacted")
-        await asyncio.sleep(1)
-
-    assert world.outcomes == ["other"]
-
-
-@pytest.mark.parametrize("since", ["web-1", "web-0"], ids=["unchanged since", "changed since"])
-async def test_an_object_at_the_version_of_its_delete_is_a_new_history(since: str) -> None:
+@pytest.mark.parametrize(
+    ("names", "exact"),
+    [
+        (["web-1"] * 5, Expired("compacted")),
+        (["web-0", *["web-1"] * 5], None),
+        (["web-0", *["web-0"] * 5], None),
+    ],
+    ids=["back as it was", "at the version of its delete", "at the version of its delete, and changed since"],
+)
+async def test_a_deleted_object_that_is_back_is_a_new_history(names: list[str], exact: ListAnswer | None) -> None:
     """Servers that announce a delete with the object's own version do not have it afterwards."""
     world = World()
     cluster = world.clusters["pods"]
@@ -327,10 +314,8 @@ async def test_an_object_at_the_version_of_its_delete_is_a_new_history(since: st
         there = cluster.version
         cluster.delete("web-0")
         await asyncio.sleep(1)
-        cluster.restore(there)
-        cluster.put("web-0")
-        for _ in range(5):
-            cluster.put(since)
+        goes_another_way(cluster, there, *names)
+        cluster.exact = exact
         await asyncio.sleep(1)
 
     assert world.outcomes == ["other"]
@@ -349,12 +334,8 @@ async def test_a_delete_of_a_forgotten_version_leaves_proof_to_objects() -> None
     assert world.outcomes == ["same"]
 
 
-@pytest.mark.parametrize(
-    "failure", [Refused(403, "forbidden"), Failed("500: conversion webhook failed")], ids=["refused", "failing"]
-)
-async def test_an_informer_that_cannot_ask_now_leaves_proof_to_others(
-    failure: ListAnswer,
-) -> None:
+@pytest.mark.parametrize("failure", [Refused(403, "forbidden"), Failed("500: conversion webhook failed")], ids=str)
+async def test_an_informer_that_cannot_ask_now_leaves_proof_to_others(failure: ListAnswer) -> None:
     """A backup may be newer than that, and older than what is known to who cannot be asked."""
     world = World()
     async with world.running() as factory:
@@ -556,9 +537,7 @@ async def test_an_older_one_among_the_next_newest_is_another_history() -> None:
     world = World()
     cluster = world.clusters["jobs.batch"]
     async with world.running():
-        cluster.restore(sorted(cluster.states)[-4])
-        for _ in range(9):
-            cluster.put("web-2")
+        goes_another_way(cluster, sorted(cluster.states)[-4], *["web-2"] * 9)
         cluster.compact()
         await asyncio.sleep(1)
 
@@ -591,9 +570,7 @@ async def test_an_older_object_in_a_list_begins_the_epoch_before_it() -> None:
     async with world.running(PODS):
         cluster.put("b")
         await asyncio.sleep(1)
-        cluster.restore(cluster.version - 1)
-        for _ in range(5):
-            cluster.put("c")
+        goes_another_way(cluster, cluster.version - 1, *["c"] * 5)
         cluster.exact, cluster.plain = Expired("compacted"), Unsupported("422")
         await asyncio.sleep(1)
 
@@ -612,19 +589,12 @@ async def test_a_deleted_object_back_under_suspicion_begins_an_epoch() -> None:
         cluster.delete("web-0")
         cluster.put("web-1")
         await asyncio.sleep(1)
-        cluster.restore(there)
-        for _ in range(5):
-            cluster.put("web-1")
+        goes_another_way(cluster, there, *["web-1"] * 5)
         cluster.exact, cluster.plain = Expired("compacted"), Unsupported("422")
         await asyncio.sleep(1)
 
-    delivered = [
-        (batch.epoch, change.op.value)
-        for batch in world.batches
-        for change in batch.changes
-        if change.object.name == "web-0"
-    ]
-    assert delivered == [(1, "added"), (1, "deleted"), (2, "added")]
+    delivered = [(batch.epoch, each.op, each.object.name) for batch in world.batches for each in batch.changes]
+    assert [each[:2] for each in delivered if each[2] == "web-0"] == [(1, "added"), (1, "deleted"), (2, "added")]
 
 
 @asynccontextmanager
@@ -652,9 +622,7 @@ async def test_a_broken_comparison_restarts_in_the_newest_history() -> None:
         asked = cluster.requests[-1]
         assert isinstance(asked, ListRequest)
         assert asked.next_page is not None, "the second page is under way"
-        cluster.restore(there - 2)
-        for name in ("a", "b", "web-0"):
-            cluster.put(name)
+        goes_another_way(cluster, there - 2, "a", "b", "web-0")
         cluster.next_answers.append(Failed("the connection broke"))
         await asyncio.sleep(60)
 
@@ -672,8 +640,7 @@ async def test_a_broken_comparison_of_an_epoch_begins_another_epoch() -> None:
         cluster.put("a")
         await asyncio.sleep(1.2)
         assert {batch.epoch for batch in world.batches} == {1, 2}, "a part of the list is exported"
-        cluster.restore(there - 5)
-        cluster.put("b")
+        goes_another_way(cluster, there - 5, "b")
         cluster.next_answers.append(Failed("the connection broke"))
         await asyncio.sleep(60)
 
@@ -697,9 +664,7 @@ async def test_a_restore_between_the_proof_and_the_watch_is_noticed() -> None:
         world.break_off(PODS)
         await asyncio.sleep(1)
         assert world.outcomes == ["same"], "the request for a watch is under way"
-        cluster.restore(there)
-        for _ in range(3):
-            cluster.put("web-1")
+        goes_another_way(cluster, there, *["web-1"] * 3)
         await asyncio.sleep(60)
 
     assert world.outcomes[:2] == ["same", "other"]
@@ -714,9 +679,7 @@ async def test_another_state_of_a_forgotten_version_begins_an_epoch(plain: ListA
     for _ in range(4):
         cluster.put("busy")
     async with world.running(PODS):
-        cluster.restore(cluster.version - 3)
-        for _ in range(3):
-            cluster.put("busy")
+        goes_another_way(cluster, cluster.version - 3, *["busy"] * 3)
         cluster.exact, cluster.plain = Expired("compacted"), plain
         await asyncio.sleep(10)
 

@@ -291,10 +291,12 @@ async def test_a_failure_leaves_the_state_of_the_list(answers: list[ErrorAnswer]
     assert world.ended_by is ended_by
 
 
-async def test_a_server_that_ignores_the_version_is_asked_once() -> None:
+@pytest.mark.parametrize("ignores_versions", [True, False], ids=["ignores the version", "lists by no name"])
+async def test_a_server_without_such_lists_is_not_asked_again(ignores_versions: bool) -> None:
     world = World()
     world.cluster.put("web")
-    world.cluster.ignores_exact = True
+    world.cluster.ignores_exact = ignores_versions
+    world.cluster.untakable = frozenset() if ignores_versions else frozenset({"web", "kubedelta"})
     async with world.living():
         for _ in range(2):
             world.cluster.end_watches(Failed("the server restarts"))
@@ -303,22 +305,7 @@ async def test_a_server_that_ignores_the_version_is_asked_once() -> None:
 
     assert world.exported == ["added web 2", "updated web 4", "updated web 6"]
     assert [each.ended_by for each in world.recoveries] == [RecoveryEnd.UNSUPPORTED]
-    assert len([each for each in world.cluster.exact if each.version == "3"]) == 1
-
-
-async def test_a_server_that_lists_by_no_name_is_not_asked_again() -> None:
-    world = World()
-    world.cluster.put("web")
-    world.cluster.untakable = frozenset({"web", "kubedelta"})
-    async with world.living():
-        for _ in range(2):
-            world.cluster.end_watches(Failed("the server restarts"))
-            changed(world, "web", "web")
-            await asyncio.sleep(100)
-
-    assert world.exported == ["added web 2", "updated web 4", "updated web 6"]
-    assert [each.ended_by for each in world.recoveries] == [RecoveryEnd.UNSUPPORTED]
-    assert len(world.cluster.exact) == 2
+    assert len(world.cluster.exact) == (1 if ignores_versions else 2), "by its name, and by a harmless one"
 
 
 @pytest.mark.parametrize("ops", [("long",), ("-long",), ("-long", "long"), ("-long", "long", "-long")])
