@@ -124,27 +124,6 @@ def with_lines(test: Callable[[Lines], Awaitable[None]]) -> Callable[[], None]:
 
 
 @with_lines
-async def test_a_change_after_a_pause_goes_at_once(lines: Lines) -> None:
-    line = lines.open()
-    for _ in range(3):
-        await asyncio.sleep(1)
-        line.arrive(b"change\n")
-    await settled()
-    assert line.passed == [(1.0, b"change\n"), (2.0, b"change\n"), (3.0, b"change\n")]
-
-
-@with_lines
-async def test_changes_within_the_window_go_together(lines: Lines) -> None:
-    line = lines.open()
-    await asyncio.sleep(0)
-    for each in (b"1", b"2", b"3", b"4"):
-        line.arrive(each)
-        await asyncio.sleep(0.003)
-    await asyncio.sleep(1)
-    assert line.passed == [(0.0, b"1"), (0.01, b"234")]
-
-
-@with_lines
 async def test_one_window_serves_all_watches(lines: Lines) -> None:
     one, two, three = lines.open(), lines.open(), lines.open()
     await asyncio.sleep(0)
@@ -171,7 +150,8 @@ async def test_a_steady_stream_is_read_once_in_a_window(lines: Lines) -> None:
 
 
 @with_lines
-async def test_a_window_is_twice_as_long_while_changes_come(lines: Lines) -> None:
+async def test_a_change_after_a_pause_goes_at_once_and_others_at_the_end_of_a_window(lines: Lines) -> None:
+    """A window behind one that had bytes is twice as long."""
     line, clock = lines.open(), asyncio.get_running_loop().time
     await asyncio.sleep(0)
     began = clock()

@@ -94,15 +94,6 @@ def test_a_context_without_a_user_is_nobody(config: Path) -> None:
     assert choose(config, context="nobody").user.token is None
 
 
-def test_json_is_a_kubeconfig_too(tmp_path: Path) -> None:
-    path = write(
-        tmp_path / "config",
-        '{"current-context":"x","clusters":[{"name":"c","cluster":{"server":"http://a"}}],'
-        '"contexts":[{"name":"x","context":{"cluster":"c","user":""}}],"users":null}',
-    )
-    assert choose(path).cluster.server == "http://a"
-
-
 # ── Several files ────────────────────────────────────────────────────────────
 
 
@@ -120,18 +111,13 @@ def test_of_several_files_the_first_to_name_something_wins(tmp_path: Path, confi
 
 
 def test_the_first_file_with_a_current_context_decides(tmp_path: Path, config: Path) -> None:
+    """Missing and empty files say nothing."""
+    gone, empty = tmp_path / "gone", write(tmp_path / "empty", "")
     first = write(tmp_path / "first", 'current-context: ""')
     second = write(tmp_path / "second", "current-context: test")
-    assert choose(first, second, config).cluster.tls_server_name == "api"
-
-
-def test_files_that_are_not_there_are_passed_over(tmp_path: Path, config: Path) -> None:
-    kubeconfig = load([tmp_path / "gone", config, tmp_path / "gone too"])
-    assert kubeconfig.files == (config,)
-
-
-def test_an_empty_file_says_nothing(tmp_path: Path, config: Path) -> None:
-    assert choose(write(tmp_path / "empty", ""), config).cluster.server == "https://prod.example.test:6443"
+    kubeconfig = load([gone, empty, first, second, config])
+    assert kubeconfig.files == (empty, first, second, config)
+    assert kubeconfig.choose(None).cluster.tls_server_name == "api"
 
 
 def test_kubeconfig_names_several_files_and_each_once() -> None:

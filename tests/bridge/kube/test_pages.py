@@ -81,11 +81,6 @@ def test_items_that_say_half_of_it_get_the_other_half() -> None:
     assert all(thing.body.count(b'"kind"') == thing.body.count(b'"apiVersion"') == 1 for thing in things)
 
 
-def test_an_indented_list_is_read_too() -> None:
-    body = json.dumps(json.loads(page(item(), item("b"))), indent=2).encode()
-    assert [thing.manifest()["kind"] for thing in read(body).objects] == ["Pod", "Pod"]
-
-
 def test_items_without_identity_are_named_and_lose_no_others() -> None:
     nameless = {"metadata": {"uid": "u"}}
     without_uid = {"metadata": {"name": "x", "resourceVersion": "1"}}
@@ -140,13 +135,6 @@ def in_pieces(body: bytes, size: int, longest_object: int = LONGEST_OBJECT, reso
     return reader
 
 
-FALSE_ENDS: list[dict[str, Any]] = [
-    item("a", spec={"templates": [{"metadata": {"name": "x"}}, {"metadata": {"name": "y"}}]}),
-    item("b", spec={"text": '},{"metadata":{"name":"', "braces": "{[\\", "quote": '"}'}),
-    item("c", spec=[[[]], {}, [{"metadata": {"name": ","}}, {"metadata": {"name": "z"}}]]),
-    item("d"),
-]
-
 OWN_KIND: dict[str, Any] = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "inner"}}
 LIKE_ITEMS: list[Any] = ['},{"metadata":{"name":"', '},{"apiVersion":"v1","kind":"Pod","metadata":{"name":"']
 LIKE_ITEMS += [[OWN_KIND, OWN_KIND], [{"metadata": {"name": "x"}}] * 2]
@@ -184,14 +172,6 @@ def test_chunks_and_member_order_of_a_page_make_no_difference(
     assert (answer.version, answer.next_page, answer.unreadable) == ("41", "on", ())
     whole = [{"kind": "Pod", "apiVersion": "v1", **each} for each in items]
     assert [thing.manifest() for thing in (*message, *answer.objects)] == whole
-
-
-@pytest.mark.parametrize("size", [1, 5, 64, 10_000])
-def test_a_false_end_of_an_item_is_passed_over(size: int) -> None:
-    answer = in_pieces(page(*FALSE_ENDS), size).end()
-    assert isinstance(answer, Page)
-    assert [thing.manifest()["spec"] for thing in answer.objects[:3]] == [each["spec"] for each in FALSE_ENDS[:3]]
-    assert len(answer.objects) == len(FALSE_ENDS)
 
 
 @pytest.mark.parametrize(

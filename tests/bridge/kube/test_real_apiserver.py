@@ -18,7 +18,6 @@ from bridge.model.answers import (
     Bookmark,
     EventType,
     Expired,
-    Failed,
     HungUp,
     ListRequest,
     Opened,
@@ -192,13 +191,6 @@ async def test_a_version_that_was_never_reached_is_too_large(client: KubeClient,
     assert isinstance(answer, TooLarge)
 
 
-async def test_a_continue_token_that_is_none_is_a_failure(client: KubeClient, namespace: str) -> None:
-    request = ListRequest(version="", limit=5, next_page="nonsense")
-    answer = await client.lister_watcher(CONFIG_MAPS, Scope(namespace)).list(request)
-    assert isinstance(answer, Failed)
-    assert answer.reason.startswith("400 BadRequest: ")
-
-
 async def test_a_forbidden_list_is_refused_with_the_servers_words(
     kube_apiserver: KubeApiServer, client: KubeClient, tmp_path: Path
 ) -> None:
@@ -231,13 +223,6 @@ async def test_a_token_that_nobody_gave_out_is_refused(kube_apiserver: KubeApiSe
     async with connect(access) as stranger:
         answer = await stranger.lister_watcher(SECRETS, Scope()).list(ListRequest(version="0", limit=5))
     assert answer == Refused(401, "401 Unauthorized: Unauthorized")
-
-
-async def test_a_resource_that_nobody_serves_is_refused(client: KubeClient) -> None:
-    widgets = Resource("nowhere.example.com", "v1", "widgets", "Widget", namespaced=True)
-    answer = await client.lister_watcher(widgets, Scope()).list(ListRequest(version="0", limit=5))
-    assert isinstance(answer, Refused)
-    assert answer.status == 404
 
 
 async def test_a_definition_that_appears_and_goes_is_discovered(
@@ -289,12 +274,3 @@ async def test_a_client_certificate_and_a_plugins_token_say_who_we_are(
             review = {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}
             answer = await Api(http).ask("POST", "/apis/authentication.k8s.io/v1/selfsubjectreviews", json=review)
             assert json.loads(answer.body)["status"]["userInfo"]["username"] == name
-
-
-async def test_a_kubeconfig_for_another_authority_is_not_trusted(
-    kube_apiserver: KubeApiServer, authority: Authority
-) -> None:
-    async with connect(ClusterAccess(server=kube_apiserver.url, ca_file=authority.certificate)) as client:
-        answer = await client.lister_watcher(SECRETS, Scope()).list(ListRequest(version="0", limit=5))
-    assert isinstance(answer, Failed)
-    assert answer.reason.startswith(f"the certificate of {kube_apiserver.url} is not accepted: ")
