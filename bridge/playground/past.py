@@ -14,7 +14,7 @@ import msgspec
 from bridge.model.object import object_key
 from bridge.model.versions.version import number_of
 from bridge.playground.http.errors import StatusError, decode, qualified
-from bridge.playground.http.front import PlaygroundSettings
+from bridge.playground.http.front import FrontSettings
 from bridge.playground.http.handlers import ListOptions
 from bridge.playground.http.requests import ACCESS_REVIEWS
 from bridge.playground.http.streams import Faults
@@ -22,6 +22,7 @@ from bridge.playground.objects import crds
 from bridge.playground.objects.builtin import BUILT_IN
 from bridge.playground.objects.catalogue import Kind
 from bridge.playground.objects.objects import pack
+from bridge.playground.objects.state import State
 from bridge.playground.objects.store import StoredObject
 from bridge.playground.server import ApiServer
 
@@ -55,11 +56,11 @@ class PastCluster(ApiServer):
 
     def __init__(self, kinds: Iterable[Kind], *, token: str, tls: ssl.SSLContext, now: Callable[[], datetime]) -> None:
         """``kinds``: made by ``past_kind``. ``token``: that of every request. ``now``: for ages."""
-        settings = PlaygroundSettings(tokens={token: "reader"}, recorded=0)
         served = {kind.name: kind for kind in kinds}
         if not served.keys().isdisjoint(_EVENTS):
             served |= {name: _to_read(_BUILT_IN[name], "v1") for name in _EVENTS}
-        super().__init__([*served.values(), _BUILT_IN[ACCESS_REVIEWS]], _ReadOnly(), settings, now=now, tls=tls)
+        state = State([*served.values(), _BUILT_IN[ACCESS_REVIEWS]], now=now)
+        super().__init__(state, _ReadOnly(), FrontSettings(tokens={token: "reader"}, recorded=0), tls=tls)
 
     def load(self, objects: Iterable[PastObject]) -> None:
         """All objects at the beginning, without states that are no objects."""

@@ -6,7 +6,7 @@ import asyncio
 import logging
 import socket
 import ssl
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack, suppress
 from datetime import UTC, datetime
 from typing import Self
@@ -18,7 +18,7 @@ from aiohttp.http_exceptions import HttpProcessingError
 from aiohttp.web_protocol import RequestHandler
 
 from bridge.http.listener import Bounds, Connections
-from bridge.playground.http.front import LARGEST_BODY, Front, PlaygroundSettings, SeenRequest
+from bridge.playground.http.front import LARGEST_BODY, Front, FrontSettings, SeenRequest
 from bridge.playground.http.streams import Faults, WatchStream
 from bridge.playground.objects.builtin import BUILT_IN
 from bridge.playground.objects.catalogue import Kind, ServedKinds
@@ -52,23 +52,20 @@ class ApiServer:
 
     def __init__(
         self,
-        kinds: Iterable[Kind],
+        state: State,
         faults: Faults,
-        settings: PlaygroundSettings,
+        settings: FrontSettings,
         *,
-        now: Callable[[], datetime],
         port: int = 0,
         tls: ssl.SSLContext | None = None,
     ) -> None:
         """``port``: 0 takes a free one. ``tls``: None for plain HTTP."""
-        self._state = State(
-            kinds, history=settings.history, version_wait=settings.version_wait, seed=settings.seed, now=now
-        )
+        self._state = state
         self._news = asyncio.Event()
-        self._state.store.listeners.add(self._news.set)
+        state.store.listeners.add(self._news.set)
         self.watches: set[WatchStream] = set()
         """That clients have open now."""
-        self._front = Front(self._state, faults, self.watches, settings, self._news.set)
+        self._front = Front(state, faults, self.watches, settings, self._news.set)
         self.requests = self._front.requests
         """The last requests, oldest first."""
         self._port = port
@@ -148,16 +145,14 @@ class Playground(ApiServer):
         ``bookmark_interval`` and ``version_wait`` (for a version from the future; the real server waits 3) are in
         seconds. ``watch_list`` False refuses sendInitialEvents, as servers without that feature do.
         ``compress_watch_lists`` follows Kubernetes 1.37. ``seed`` fixes uids and generated names."""
-        settings = PlaygroundSettings(
+        settings = FrontSettings(
             tokens=dict(tokens or {}),
-            history=history,
             bookmark_interval=bookmark_interval,
-            version_wait=version_wait,
             watch_list=watch_list,
             compress_watch_lists=compress_watch_lists,
-            seed=seed,
         )
-        super().__init__(BUILT_IN, self._faults(), settings, now=now, port=port)
+        state = State(BUILT_IN, history=history, version_wait=version_wait, seed=seed, now=now)
+        super().__init__(state, self._faults(), settings, port=port)
         for each in NAMESPACES:
             self.create("namespaces", {"metadata": {"name": each}}, manager="kube-apiserver")
 

@@ -52,16 +52,13 @@ class SeenRequest:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PlaygroundSettings:
-    """The settings of a playground; ``Playground`` documents them."""
+class FrontSettings:
+    """``Playground`` documents them."""
 
     tokens: Mapping[str, str]
-    history: int = 4096
     bookmark_interval: float = 60.0
-    version_wait: float = 0.5
     watch_list: bool = True
     compress_watch_lists: bool = False
-    seed: int | None = None
     recorded: int = 10_000
     """The last requests that are kept."""
 
@@ -75,7 +72,7 @@ class Front:
         state: State,
         faults: Faults,
         watches: set[WatchStream],
-        settings: PlaygroundSettings,
+        settings: FrontSettings,
         notify: Callable[[], None],
     ) -> None:
         self.requests: deque[SeenRequest] = deque(maxlen=settings.recorded)

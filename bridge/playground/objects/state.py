@@ -53,7 +53,13 @@ class State:
     """Every write makes its change before it returns, and returns the changed object."""
 
     def __init__(
-        self, kinds: Iterable[Kind], *, history: int, version_wait: float, seed: int | None, now: Callable[[], datetime]
+        self,
+        kinds: Iterable[Kind],
+        *,
+        now: Callable[[], datetime],
+        history: int = 4096,
+        version_wait: float = 0.5,
+        seed: int | None = None,
     ) -> None:
         """``history``: changes that are kept of each resource. ``version_wait``: seconds that a request waits for a
         version from the future. ``seed``: of uids and generated names."""
