@@ -262,7 +262,7 @@ class Connections:
         self._open: dict[asyncio.Protocol, Connection] = {}
         """By their protocols; oldest first."""
 
-    def accept(self) -> asyncio.Protocol:
+    def accept(self) -> Connection:
         """The protocol factory for ``loop.create_server``, which gets no TLS: a connection is counted below it."""
         return Connection(self, self._make(), self._tls)
 

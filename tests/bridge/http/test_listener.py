@@ -16,7 +16,7 @@ from aiohttp import web
 
 from bridge.http import listener as connections
 from bridge.http.listener import Bounds, Connection, Connections, Limits, Listener
-from bridge.telemetry.facts import Fact, discard
+from bridge.telemetry.facts import Fact, Report, discard
 from bridge.telemetry.facts.process import AnswerFailed, ConnectionCut, CutReason
 from sinks.secret_files import tls_context
 from tests.kit.certificates import Authority
@@ -338,16 +338,20 @@ class Line(asyncio.Transport):
         self.aborted = True
 
 
+def accepted(line: Line, report: Report = discard) -> Connection:
+    """A connection whose whole request has come."""
+    connection = Connections(SERVER, asyncio.Protocol, bounds=Bounds(9, 9), report=report).accept()
+    connection.connection_made(line)
+    connection.answer()
+    return connection
+
+
 @pytest.mark.parametrize(("rate", "is_cut"), [(4_000, False), (3_000, True), (0, True)])
 def test_a_client_takes_64_kib_in_20_seconds(rate: float, is_cut: bool) -> None:
     async def read(seconds: float) -> bool:
         facts: list[Fact] = []
-        kept = Connections(SERVER, asyncio.Protocol, bounds=Bounds(9, 9), report=facts.append)
-        connection = kept.accept()
-        assert isinstance(connection, Connection)
         line = Line(1 << 20, rate)
-        connection.connection_made(line)
-        connection.answer()
+        connection = accepted(line, facts.append)
         await asyncio.sleep(HOUR)  # Making an answer may take any time.
         line.begin()
         connection.pause_writing()
@@ -361,12 +365,8 @@ def test_a_client_takes_64_kib_in_20_seconds(rate: float, is_cut: bool) -> None:
 
 def test_a_connection_that_is_kept_has_10_seconds_for_the_next_request() -> None:
     async def wait(seconds: float) -> bool:
-        kept = Connections(SERVER, asyncio.Protocol, bounds=Bounds(9, 9), report=discard)
-        connection = kept.accept()
-        assert isinstance(connection, Connection)
         line = Line(0, 0)
-        connection.connection_made(line)
-        connection.answer()
+        connection = accepted(line)
         await asyncio.sleep(HOUR)
         connection.await_request()
         await asyncio.sleep(seconds)
