@@ -390,16 +390,6 @@ async def test_check_fences_no_bridge_and_names_a_wrong_topic(kafka: Kafka, kafk
     await missing.close()
 
 
-async def test_a_missing_progress_topic_is_made_compact(kafka: Kafka, kafka_topic: MakeTopic) -> None:
-    place = Place(kafka, kafka_topic)
-    place.progress = fresh_name("made")
-    async with place.opened(create_topics={"partitions": 4}) as sink:
-        await place.deliver(sink, changes(3))
-        assert await sink.check_destinations([PODS]) == []
-    assert {each.partition for each in await read(kafka, place.progress)} == {0}
-    await asyncio.to_thread(kafka.delete_topic, place.progress)
-
-
 async def test_progress_is_found_behind_thousands_of_others(place: Place) -> None:
     async with place.opened() as sink:
         await place.deliver(sink, changes(3))

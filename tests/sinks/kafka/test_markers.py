@@ -104,30 +104,6 @@ async def test_each_partition_has_the_gap_between_its_records(kafka: Kafka, topi
     assert not any(attribute(record, "kubedelta-gap") for records in pods.values() for record in records)
 
 
-async def test_a_reader_of_any_partition_sees_a_complete_snapshot(kafka: Kafka, topics: str) -> None:
-    """Also where the sink was restarted in the middle of it, and unsaved records are delivered again."""
-    objects = [*some(PODS, 1, 50, SNAPSHOT), *some(DEPLOYMENTS, 100, 2, SNAPSHOT)]
-    async with opened(kafka, f"{topics}.{{resource}}") as sink:
-        saved = await deliver(sink, [a_snapshot(SnapshotEdge.BEGAN, count=52)], objects[:20])
-        await deliver(sink, objects[20:40])
-    reminded = the_sink(kafka, f"{topics}.{{resource}}")
-    await reminded.open(SinkContext(memory=saved))
-    await deliver(reminded, objects[20:], [a_snapshot(SnapshotEdge.ENDED, count=52)], some(PODS, 300))
-    await reminded.close()
-
-    for resource, partitions in (("pods", 4), ("deployments", 3)):
-        found = by_partition(await read(kafka, f"{topics}.{resource}"))
-        assert len(found) == partitions
-        for partition, records in found.items():
-            [at] = [place for place, record in enumerate(records) if attribute(record, "ce_type") == ENDED]
-            received = {attribute(record, "ce_id") for record in records[:at] if attribute(record, "ce_snapshot")}
-            ended = json.loads(records[at].value or b"")
-            assert attribute(records[at], "ce_snapshot") == SNAPSHOT
-            assert attribute(records[at], "ce_id") == f"{SNAPSHOT}/ended/p{partition}"
-            assert (ended["objects"], ended["dead_letters"]) == (len(received), 0)
-            assert not any(attribute(record, "ce_snapshot") for record in records[at + 1 :])
-
-
 async def test_a_refused_object_leaves_its_snapshot_incomplete(kafka: Kafka, topics: str) -> None:
     objects = some(PODS, 1, 20, SNAPSHOT)
     objects[7] = msgspec.structs.replace(objects[7], body=b'"%s"' % (b"x" * 20_000))

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from bridge.model.formats.content import Content
-from bridge.model.record import Delta
+from bridge.model.record import Delta, Record
 from sinks.base import ALL_STORED
 from sinks.kafka.encode import TRIMMED, KafkaEncoder, KafkaMessage, TrimmedForms
 from sinks.kafka.options import KafkaOptions
@@ -119,11 +119,10 @@ async def test_a_record_that_fits_when_compressed_is_stored_whole(kafka: Kafka, 
     assert found[1].value == large.body
 
 
-def forms(record: Delta, **options: Any) -> list[KafkaMessage]:
-    given = {"bootstrap_servers": "127.0.0.1:1", "topic": "k8s", "notice_topic": "k8s", **options}
-    chosen = KafkaOptions.model_validate(given)
+def forms(record: Record) -> list[KafkaMessage]:
+    chosen = KafkaOptions.model_validate({"bootstrap_servers": "127.0.0.1:1", "topic": "k8s"})
     encode = KafkaEncoder(chosen.events("prod"), chosen, "prod").encode
-    trimmed, found = TrimmedForms(encode, includes=chosen.include is not None), [encode(record)]
+    trimmed, found = TrimmedForms(encode, includes=False), [encode(record)]
     while (smaller := trimmed.next(record, found[-1])) is not None:
         found.append(smaller)
     return found
@@ -155,10 +154,4 @@ def test_members_that_stay_keep_their_bytes() -> None:
 
 
 def test_a_notice_has_no_smaller_form() -> None:
-    sink = the_sink_alone()
-    assert sink.next(a_gap(), KafkaMessage("k8s", None, (b"",), {})) is None
-
-
-def the_sink_alone() -> TrimmedForms:
-    chosen = KafkaOptions.model_validate({"bootstrap_servers": "127.0.0.1:1"})
-    return TrimmedForms(KafkaEncoder(chosen.events("prod"), chosen, "prod").encode, includes=False)
+    assert len(forms(a_gap())) == 1

@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 from confluent_kafka import KafkaError
 
-from sinks.kafka.delivery import InFlightRecords, KafkaDelivery
+from sinks.kafka.delivery import DeliveryOutcome, InFlightRecords, KafkaDelivery
 from sinks.kafka.encode import KafkaMessage
 from sinks.kafka.producer import InFlight, ProducerFenced, failure_of
 from sinks.kafka.verdicts import VERDICTS, Fault
-from sinks.receipt import BatchResult
 from tests.kit.records import DEPLOYMENTS, a_delta
+from tests.sinks.kafka.test_in_flight import AnsweringProducer, a_delivery
 
 NAMES = {
     code: name
@@ -21,39 +21,21 @@ IN_BATCH = [a_delta(1), a_delta(2, key="shop/web-2"), a_delta(3, resource=DEPLOY
 TOPICS = ["pods", "pods", "deployments"]
 
 
-class AnsweringProducer:
+class Refusing(AnsweringProducer):
     """Reports each message at once: with the given code, those of the topic of pods; without an error, others."""
 
-    produced = reported = 0
-    broken = None
-    last_error = ""
-
     def __init__(self, code: int) -> None:
+        super().__init__()
         self._error = KafkaError(code)
 
     def produce(self, record: InFlight, message: KafkaMessage, value: bytes | None) -> bool:
         record.error, record.unreported = (self._error if message.topic == "pods" else None), 0
         return True
 
-    async def wait(self, reports: int, idle_timeout: float) -> bool:
-        return True
 
-
-async def delivered(code: int, *, one_by_one: bool) -> tuple[KafkaDelivery, BatchResult, list[int], bool]:
-    """The delivery, the result, the pending records, and whether the attempt failed."""
-    result = BatchResult(IN_BATCH)
-    messages = {index: KafkaMessage(topic, "key", (b"value",), {}) for index, topic in enumerate(TOPICS)}
-    producer = AnsweringProducer(code)
-    delivery = KafkaDelivery(
-        producer,  # type: ignore[arg-type]
-        messages,
-        result,
-        unusable_topics={},
-        in_flight=InFlightRecords(),
-        idle_timeout=1,
-    )
-    outcome = await delivery.run(one_by_one=one_by_one)
-    return delivery, result, outcome.pending, outcome.failure is not None
+async def delivered(code: int, *, one_by_one: bool) -> tuple[KafkaDelivery, DeliveryOutcome]:
+    delivery = a_delivery(Refusing(code), InFlightRecords(), IN_BATCH, dict(enumerate(TOPICS)))
+    return delivery, await delivery.run(one_by_one=one_by_one)
 
 
 def test_every_code_of_the_library_has_a_verdict() -> None:
@@ -66,15 +48,16 @@ def test_every_code_of_the_library_has_a_verdict() -> None:
     [pytest.param(code, fault, id=NAMES.get(code)) for fault, rows in VERDICTS.items() for code in rows],
 )
 async def test_the_verdict_decides_on_the_record(code: int, fault: Fault) -> None:
-    delivery, result, pending, failed = await delivered(code, one_by_one=False)
-    assert not result.rejected, "of two refused records, one may be fine"
-    assert pending == [0, 1], "the record of the other topic is stored"
-    assert failed is (fault is not Fault.RECORD), "refused records are sent one by one, without a pause"
+    delivery, outcome = await delivered(code, one_by_one=False)
+    assert not delivery._result.rejected, "of two refused records, one may be fine"
+    assert outcome.pending == [0, 1], "the record of the other topic is stored"
+    refused = fault is Fault.RECORD
+    assert (outcome.failure is None) is refused, "refused records are sent one by one, without a pause"
     assert set(delivery.failed_topics()) == ({"pods"} if fault is Fault.TOPIC else set())
 
-    _, result, pending, failed = await delivered(code, one_by_one=True)
-    assert set(result.rejected) == ({0, 1} if fault is Fault.RECORD else set())
-    assert failed is (fault is not Fault.RECORD)
+    delivery, outcome = await delivered(code, one_by_one=True)
+    assert set(delivery._result.rejected) == ({0, 1} if refused else set())
+    assert (outcome.failure is None) is refused
 
     fenced = isinstance(failure_of(KafkaError(code), "id", ""), ProducerFenced)
     assert fenced is (fault is Fault.FENCE)
@@ -99,5 +82,6 @@ def test_some_verdicts_are_worth_their_own_line(name: str, fault: Fault) -> None
 
 
 async def test_an_error_that_only_newer_brokers_know_is_tried_again() -> None:
-    _, result, pending, failed = await delivered(9999, one_by_one=True)
-    assert (result.rejected, pending, failed) == ({}, [0, 1, 2], True)
+    delivery, outcome = await delivered(9999, one_by_one=True)
+    assert (delivery._result.rejected, outcome.pending) == ({}, [0, 1, 2])
+    assert outcome.failure is not None

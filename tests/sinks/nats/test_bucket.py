@@ -19,7 +19,7 @@ from sinks.base import ALL_STORED, Sink, SinkContext, SinkUnavailable
 from sinks.nats.options import NatsOptions
 from tests.cluster.fixtures import MakeStream, fresh_name
 from tests.cluster.servers import Nats
-from tests.kit.records import CLUSTER_ROLES, PODS, a_delta, a_gap, changes
+from tests.kit.records import CLUSTER_ROLES, a_delta, a_gap, changes
 from tests.kit.sinks import failure_of, opened_sink, remembered
 
 CREATE = {"create_stream": {"duplicate_window": 60}}
@@ -209,15 +209,3 @@ async def test_a_bucket_of_a_known_sink_is_reported(nats_server: Nats, nats_stre
         receipt = await sink.deliver([a_delta(2)])
 
     assert f"bucket {bucket}-2 is new to the sink" in receipt.changed
-
-
-async def test_a_state_larger_than_the_bucket_takes(nats_server: Nats, nats_stream: MakeStream, bucket: str) -> None:
-    stream = await nats_stream()
-    async with await nats.connect(nats_server.url) as connection:
-        await connection.jetstream().create_key_value(bucket=bucket, max_value_size=2000)
-    batch = [a_delta(1), a_delta(2, body=b'"' + b"x" * 3000 + b'"'), a_delta(3, resource=PODS, key="shop/b")]
-    async with opened(nats_server, stream, bucket) as sink:
-        receipt = await sink.deliver(batch)
-
-    assert receipt.rejected == {1: "the state: larger than the stream's max_msg_size"}
-    assert await state_in(nats_server, bucket) == {key_of(each): each.body for each in (batch[0], batch[2])}

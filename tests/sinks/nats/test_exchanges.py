@@ -89,15 +89,6 @@ async def test_what_a_replicated_stream_knows_costs_few_exchanges(
     await examine(cluster[0], K8S, pattern, monkeypatch)
 
 
-def test_numbers_ascend_until_the_stream_knows_the_first() -> None:
-    numbering = Numbering(100)
-    assert list(numbering.named(7, 3)) == [7, 8, 9]
-
-    numbering.learn(sent=100, answered=1, duplicates=1, refused=True)
-
-    assert (list(numbering.named(7, 3)), numbering.size) == ([7, 7, 7], 25)
-
-
 def test_behind_a_rejected_message_numbers_ascend() -> None:
     numbering = Numbering(100)
     numbering.learn(sent=100, answered=1, duplicates=0, refused=True)

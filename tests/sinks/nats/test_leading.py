@@ -5,8 +5,9 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
+from functools import partial
 from pathlib import Path
 
 import kubedelta_reader as reader
@@ -44,6 +45,18 @@ def of_leader(term: int, in_doubt: int = 0) -> SinkContext:
 async def leading(server: Nats, stream: NatsStream, term: int, in_doubt: int = 0) -> AsyncIterator[NatsSink]:
     async with opened_sink(a_sink(server, stream), of_leader(term, in_doubt)) as sink:
         yield sink
+
+
+async def until_taken_over(make: Callable[[], NatsSink], left: Sequence[Record]) -> None:
+    """The next leader stores the records, with one sink after another."""
+    in_doubt = 0
+    while left:
+        try:
+            async with opened_sink(make(), of_leader(NEXT, in_doubt)) as sink:
+                receipt = await sink.deliver(left)
+            left = [left[index] for index in receipt.pending]
+        except SinkUnavailable as error:
+            in_doubt = error.in_doubt or in_doubt  # The former leader stored one more in between.
 
 
 class Held:
@@ -149,15 +162,7 @@ async def test_a_takeover_ends_what_a_former_leader_has_in_flight(
 
         delivering = asyncio.get_running_loop().create_task(deliver())
         await asyncio.sleep(random.uniform(0, 0.1))
-        left: Sequence[Record] = in_term(NEXT, batch)
-        in_doubt = 0
-        while left:
-            try:
-                async with leading(nats_server, stream, NEXT, in_doubt) as sink:
-                    receipt = await sink.deliver(left)
-                left = [left[index] for index in receipt.pending]
-            except SinkUnavailable as error:
-                in_doubt = error.in_doubt or in_doubt  # The former leader stored one more in between.
+        await until_taken_over(partial(a_sink, nats_server, stream), in_term(NEXT, batch))
         with suppress(StreamInDoubt):
             await delivering
 

@@ -7,6 +7,7 @@ import asyncio
 import random
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
+from functools import partial
 from typing import Any
 
 import nats
@@ -27,7 +28,7 @@ from tests.sinks.nats.replicated import cluster as cluster
 from tests.sinks.nats.replicated import make_streams
 from tests.sinks.nats.test_bucket import CREATE, key_of, make_bucket, state_in, the_sink
 from tests.sinks.nats.test_bucket import bucket as bucket
-from tests.sinks.nats.test_leading import FORMER, NEXT, Held, in_term, of_leader
+from tests.sinks.nats.test_leading import FORMER, NEXT, Held, in_term, of_leader, until_taken_over
 from tests.sinks.nats.test_sink import K8S
 
 TERM_KEY = "prod._.notice._._"
@@ -179,14 +180,7 @@ async def test_a_takeover_of_a_bucket_ends_what_is_in_flight(
 
         delivering = asyncio.get_running_loop().create_task(deliver())
         await asyncio.sleep(random.uniform(0, 0.1))
-        left: Sequence[Record] = in_term(NEXT, batch)
-        in_doubt = 0
-        while left:
-            try:
-                async with opened_sink(a_sink(nats_server, stream, name), of_leader(NEXT, in_doubt)) as sink:
-                    left = [left[index] for index in (await sink.deliver(left)).pending]
-            except SinkUnavailable as error:
-                in_doubt = error.in_doubt or in_doubt  # The former leader stored one more in between.
+        await until_taken_over(partial(a_sink, nats_server, stream, name), in_term(NEXT, batch))
         with suppress(SinkUnavailable):
             await delivering
 
