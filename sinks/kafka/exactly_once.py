@@ -203,7 +203,11 @@ class KafkaTransactions:
         found = await self._topic.read()
         if found is not None and found.term > max(self._term, self._in_doubt):
             self._in_doubt = found.term
-            raise earlier_term(found.term, self._term)
+            raise SinkUnavailable(
+                f"the leader of term {found.term} has taken the topics over, and this replica led in term {self._term}",
+                fenced=True,
+                in_doubt=found.term,
+            )
         if found is None or found.owner != self._owner:
             # The memory is about the destination, so that of the last transaction counts, whoever stored it.
             self._committed, self._number = found, 0
@@ -236,7 +240,7 @@ class KafkaTransactions:
                 await self._producers.transactional.abort(_ABORT_TIMEOUT)
 
     async def _look(self) -> None:
-        """Raises OtherOwner if another process has stored progress since. The next call does not look."""
+        """Raises SinkUnavailable if another process has stored progress since. The next call does not look."""
         # Whoever stores has fenced this process first: nobody has, if the newest record is its own, committed or not.
         # So it does not wait for the transaction that it left open, which the next producer ends.
         for committed in (False, True):
@@ -244,7 +248,11 @@ class KafkaTransactions:
             if found is None or found.owner == self._owner:
                 return
         self._owns = False
-        raise other_owner()
+        raise SinkUnavailable(
+            "another process uses the same transactional id, and has taken the topics over: a bridge with the same"
+            " names of cluster and sink; end one of them, then resume the sink here",
+            fenced=True,
+        )
 
     async def _new_writer(self) -> TopicWriter:
         """Without what an aborted transaction left behind."""
@@ -263,21 +271,6 @@ def nothing_stored(batch: Sequence[Record], receipt: Receipt) -> Receipt:
     # Records behind a rejected one of their object wait for no other reason.
     failure = (receipt.failure or aborted) if result.sendable(left) else None
     return Receipt(left, failure, receipt.rejected, receipt.answers)
-
-
-def other_owner() -> SinkUnavailable:
-    """Another process owns the newest progress."""
-    return SinkUnavailable(
-        "another process uses the same transactional id, and has taken the topics over: a bridge with the same names of"
-        " cluster and sink; end one of them, then resume the sink here",
-        fenced=True,
-    )
-
-
-def earlier_term(theirs: int, own: int) -> SinkUnavailable:
-    """The leader of a later term owns the newest progress."""
-    reason = f"the leader of term {theirs} has taken the topics over, and this replica led in term {own}"
-    return SinkUnavailable(reason, fenced=True, in_doubt=theirs)
 
 
 # ── The topic of progress ────────────────────────────────────────────────────

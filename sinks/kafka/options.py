@@ -96,7 +96,7 @@ def _why_no_name(text: str) -> str:
     return f"{text!r} is no topic: at most 249 letters, digits, '.', '_' and '-' make one; no placeholders here"
 
 
-Brokers: TypeAlias = Annotated[str, Matching(f"{_BROKER}(?:,{_BROKER})*", _why_no_brokers)]
+BootstrapServers: TypeAlias = Annotated[str, Matching(f"{_BROKER}(?:,{_BROKER})*", _why_no_brokers)]
 TopicTemplate: TypeAlias = Annotated[
     str, Matching(template_pattern("[A-Za-z0-9._-]", TOPIC_PLACEHOLDERS), _why_no_topic)
 ]
@@ -253,7 +253,7 @@ class KafkaOptions(EventOptions):
         examples=["kubedelta-progress"],
     )
 
-    bootstrap_servers: Brokers = Field(
+    bootstrap_servers: BootstrapServers = Field(
         description="The first brokers to ask, host:port, separated by commas.",
         examples=["127.0.0.1:9092"],
     )

@@ -64,9 +64,6 @@ def test_a_mistake_in_options_does_not_repeat_what_was_written() -> None:
     assert "hush" not in str(error.value)
 
 
-# ── Forms ────────────────────────────────────────────────────────────────────
-
-
 # ── Names ────────────────────────────────────────────────────────────────────
 
 

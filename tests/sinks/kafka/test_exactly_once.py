@@ -412,36 +412,32 @@ async def test_unreadable_progress_stops_the_sink_with_a_way_out(place: Place) -
     await sink.close()
 
 
-async def test_a_leader_of_an_earlier_term_stores_nothing(place: Place) -> None:
-    """It was frozen in the middle of its own takeover: it fences the leader, and must not keep the topics."""
-    batch = changes(20)
-    async with place.opened(place.context(term=2)) as leader:
+async def test_a_leader_of_an_earlier_term_stores_nothing_until_it_is_confirmed(place: Place) -> None:
+    """It was frozen in the middle of its own takeover: it fences the leader, and must not keep the topics. It is
+    confirmed where the Lease was deleted, and its terms began anew. A term later than the one in doubt is another
+    doubt."""
+
+    async def refused(term: int, context: SinkContext) -> SinkUnavailable:
+        sink = place.sink()
+        found = f"term {term} has taken the topics over, and this replica led in term 1"
+        with pytest.raises(SinkUnavailable, match=found) as raised:
+            await sink.open(context)
+        await sink.close()
+        return raised.value
+
+    batch = changes(40)
+    async with place.opened(place.context(term=8)) as leader:
         await place.deliver(leader, batch[:10])
-        former = place.sink()
-        theirs = "term 2 has taken the topics over, and this replica led in term 1"
-        with pytest.raises(SinkUnavailable, match=theirs) as found:
-            await former.open(place.context(term=1))
-        assert (found.value.fenced, found.value.in_doubt) == (True, 2)
-        await former.close()
-        await place.deliver(leader, batch[10:])
-        assert (await place.newest_progress()).term == 2
-    assert Counter(await place.stored()) == Counter(ids_of(batch))
-
-
-async def test_a_confirmed_leader_of_an_earlier_term_goes_on(place: Place) -> None:
-    """As where the Lease was deleted, and its terms began anew. A term later than the one in doubt is another doubt."""
-    batch = changes(30)
-    async with place.opened(place.context(term=8)) as former:
-        await place.deliver(former, batch[:10])
-    async with place.opened(place.context(term=1, in_doubt=8)) as leader:
+        error = await refused(8, place.context(term=1))
+        assert (error.fenced, error.in_doubt) == (True, 8)
         await place.deliver(leader, batch[10:20])
+        assert (await place.newest_progress()).term == 8
+    async with place.opened(place.context(term=1, in_doubt=8)) as confirmed:
+        await place.deliver(confirmed, batch[20:30])
         assert (await place.newest_progress()).term == 1
     async with place.opened(place.context(term=9)) as later:
-        await place.deliver(later, batch[20:])
-    refused = place.sink()
-    with pytest.raises(SinkUnavailable, match="term 9 has taken the topics over"):
-        await refused.open(place.context(term=1, in_doubt=8))
-    await refused.close()
+        await place.deliver(later, batch[30:])
+    await refused(9, place.context(term=1, in_doubt=8))
     assert Counter(await place.stored()) == Counter(ids_of(batch))
 
 
