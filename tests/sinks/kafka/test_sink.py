@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from config.values import Duration
+from sinks import registry
 from sinks.base import ALL_STORED, SinkContext, SinkUnavailable
 from sinks.kafka.options import KafkaOptions
 from sinks.kafka.sink import KafkaSink
@@ -24,7 +25,9 @@ from tests.kit.sinks import ALONE, failure_of, opened_sink, until_stored
 
 def the_sink(server: Kafka, topic: str, **options: Any) -> KafkaSink:
     settings = {"bootstrap_servers": server.bootstrap, "topic": topic, **options}
-    return KafkaSink("audit", KafkaOptions.model_validate(settings), cluster="prod")
+    sink = registry.create("audit", "kafka", KafkaOptions.model_validate(settings), "prod")
+    assert isinstance(sink, KafkaSink)
+    return sink
 
 
 @asynccontextmanager

@@ -67,6 +67,16 @@ def ids(messages: list[Msg]) -> list[str]:
     return [(message.headers or {})["ce-id"] for message in messages]
 
 
+async def test_what_is_delivered_is_with_the_server(nats_server: Nats) -> None:
+    """More than the client may hold at once, and read by the server when ``deliver`` returns."""
+    prefix = fresh_name("core")
+    batch = [a_delta(n, body=b'"' + b"x" * 500_000 + b'"') for n in range(1, 31)]
+    async with subscribed(nats_server, prefix) as received, opened(nats_server, prefix) as sink:
+        assert await sink.deliver(batch) == ALL_STORED
+
+    assert ids(received) == ids_of(batch)
+
+
 async def test_a_record_larger_than_the_server_takes_is_rejected(start_nats: StartNats, tmp_path: Path) -> None:
     (tmp_path / "nats.conf").write_text("max_payload: 20000\n")
     server = start_nats("-c", str(tmp_path / "nats.conf"))
