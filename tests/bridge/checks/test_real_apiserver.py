@@ -16,6 +16,7 @@ from bridge.cli.exits import Exit
 from tests.cluster.fixtures import DefineCustomResource
 from tests.cluster.kube_client import KubeClient
 from tests.cluster.roles import Roles, bound_to, roles_of
+from tests.kit.configurations import a_config
 
 
 @pytest.fixture
@@ -28,21 +29,16 @@ async def roles(kube: KubeClient) -> AsyncIterator[Roles]:
 async def config(tmp_path: Path, kube: KubeClient, namespace: str, custom_resource: DefineCustomResource) -> Path:
     """Of the user ``restricted``: two resources of the cluster, one of a namespace, and a group."""
     widgets = await custom_resource()
-    content: dict[str, Any] = {
-        "cluster": {"name": "test", "kubeconfig": str(kube.server.kubeconfig(tmp_path / "kubeconfig", "restricted"))},
-        "resources": [
+    return a_config(
+        tmp_path,
+        cluster={"name": "test", "kubeconfig": str(kube.server.kubeconfig(tmp_path / "kubeconfig", "restricted"))},
+        resources=[
             "nodes",
             "deployments.apps",
             {"resource": "secrets", "namespaces": [namespace]},
             f"*.{widgets.group}",
         ],
-        "sinks": {"copy": {"type": "file", "path": str(tmp_path / "deltas.ndjson")}},
-        "telemetry": {"listen": "127.0.0.1:0"},
-        "state": {"directory": str(tmp_path)},
-    }
-    path = tmp_path / "kubedelta.yaml"
-    path.write_text(yaml.safe_dump(content))
-    return path
+    )
 
 
 @pytest.fixture

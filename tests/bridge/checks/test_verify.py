@@ -22,6 +22,7 @@ from bridge.model.resource import Resource, Scope
 from bridge.plan.cluster_view import PAGE, ClusterUnavailable, ClusterView
 from bridge.plan.plan import Plan, SinkPlan, Wanted
 from bridge.playground import StatusError
+from bridge.views.selection import SelectorText
 from sinks.base import SinkUnavailable
 from sinks.reader import ReadFilter
 from tests.kit.deadlines import BUSY
@@ -92,11 +93,18 @@ def config_map(name: str, **data: str) -> dict[str, Any]:
 
 
 async def compared(
-    cluster: Playground, destination: Destination, *names: str, settle: float = SOON, namespaces: Sequence[str] = ()
+    cluster: Playground,
+    destination: Destination,
+    *names: str,
+    settle: float = SOON,
+    namespaces: Sequence[str] = (),
+    select: Sequence[SelectorText] | None = None,
 ) -> Verification:
+    """Without a state of the bridge."""
     scopes = tuple(Scope(each) for each in namespaces) or (Scope(),)
     wanted = tuple(Wanted(name, scopes) for name in names or ("configmaps",))
-    sink = SinkPlan(name="sink", type="fake", make=RecordingSink, max_batch=10)
+    selecting = None if select is None else tuple(select)
+    sink = SinkPlan(name="chat", type="fake", make=RecordingSink, max_batch=10, select=selecting)
     access = ClusterAccess(server=cluster.url)
     plan = Plan(cluster="prod", access=access, wanted=wanted, sinks=(sink,), state=Path("no state"))
     reader: Any = destination
@@ -246,3 +254,66 @@ async def test_a_destination_that_goes_away_is_reported(cluster: Playground, des
     with pytest.raises(SinkUnavailable, match="nobody there"):
         await compared(cluster, destination)
     assert destination.closed
+
+
+# ── Sinks with a selection ───────────────────────────────────────────────────
+
+ADDED, UPDATED, DELETED = Op.ADDED, Op.UPDATED, Op.DELETED
+EVERY = {"new", "changed", "gone", "replaced", "newer"}
+
+
+def entry(**options: Any) -> SelectorText:
+    return SelectorText(**{"resource": "configmaps", **options})
+
+
+def differ(cluster: Playground, destination: Destination) -> None:
+    """A destination that differs in each way, by the names of the objects."""
+    first = {name: cluster.create("configmaps", config_map(name)) for name in ("same", "changed", "gone", "replaced")}
+    for each in first.values():
+        destination.store(each)
+    cluster.patch("configmaps", "changed", {"data": {"a": "b"}}, namespace="shop")
+    for name in ("gone", "replaced"):
+        cluster.delete("configmaps", name, namespace="shop")
+    for name in ("replaced", "new"):
+        cluster.create("configmaps", config_map(name))
+    destination.store(cluster.create("configmaps", config_map("newer")), version="999999")
+
+
+STEPS = (
+    ([entry()], EVERY),
+    ([entry(operations=[ADDED, UPDATED])], EVERY - {"gone"}),
+    ([entry(operations=[ADDED, DELETED])], EVERY - {"changed"}),
+    ([entry(operations=[UPDATED, DELETED])], EVERY - {"changed", "new"}),
+    ([entry(operations=[ADDED])], EVERY - {"changed", "gone"}),
+    ([entry(operations=[UPDATED])], {"newer"}),
+    ([entry(when="op != 'updated'")], {"newer"}),
+    ([entry(), entry(operations=[ADDED], label_selector="a=b")], EVERY - {"changed", "gone"}),
+    ([entry(), entry(resource="secrets", operations=[ADDED])], EVERY),
+)
+
+
+@pytest.mark.parametrize(("select", "sought"), STEPS)
+async def test_a_difference_counts_where_the_steps_are_sure(
+    cluster: Playground, destination: Destination, select: list[SelectorText], sought: set[str]
+) -> None:
+    differ(cluster, destination)
+    found = await compared(cluster, destination, "configmaps", "secrets", select=select)
+    assert {each.key.rpartition("/")[2] for each in found.differences} == sought
+
+
+async def test_findings_that_are_impossible_are_named(cluster: Playground, destination: Destination) -> None:
+    select = [entry(operations=[ADDED, DELETED]), entry(resource="secrets", when="op == 'added'")]
+    found = await compared(cluster, destination, "configmaps", "secrets", select=select)
+    said = "the select of the sink chooses steps of {}, so these were not sought: {}"
+    assert found.notes == (
+        said.format("configmaps", "old versions"),
+        said.format("secrets", "missing objects, old versions, deleted objects"),
+        "a torn line",
+    )
+
+
+async def test_objects_that_do_not_match_are_extra(cluster: Playground, destination: Destination) -> None:
+    destination.store(cluster.create("configmaps", config_map("a", n="1")))
+    destination.store(cluster.create("configmaps", config_map("b", n="9")))
+    found = await compared(cluster, destination, select=[entry(where="int(object.data.n) > 5")])
+    assert [(each.kind, each.key.rpartition("/")[2]) for each in found.differences] == [("extra", "a")]
