@@ -172,11 +172,11 @@ async def test_rbac_prints_the_rights_that_the_file_needs(command: Command, tmp_
         assert each["subjects"] == [{"kind": "ServiceAccount", "name": "bridge", "namespace": "monitoring"}]
 
 
-def test_an_election_is_checked_before_a_start(tmp_path: Path) -> None:
+async def test_an_election_is_checked_before_a_start(command: Command, tmp_path: Path) -> None:
     election = {"enabled": True, "lease_duration": "12s", "retry_period": "9s"}
-    path = a_config(tmp_path, election=election)
-    for words in (("check", "--offline"), ("check",), ("run",)):
-        refused = in_a_process(*words, "-c", str(path))
+    config = "-c", str(a_config(tmp_path, election=election))
+    offline, checked = await command("check", "--offline", *config), await command("check", *config)
+    for refused in (offline, checked, await asyncio.to_thread(in_a_process, "run", *config)):
         assert refused.code == Exit.CONFIG
         for line in (
             "election.renew_deadline: found 10 s; allowed: at most two thirds of election.lease_duration, 8.0 s",

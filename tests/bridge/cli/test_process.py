@@ -6,6 +6,7 @@ import platform
 import resource
 import subprocess
 import sys
+from functools import partial
 
 import pytest
 
@@ -17,15 +18,15 @@ print(resource.getrlimit(resource.RLIMIT_CORE))
 """
 
 
-@pytest.mark.parametrize(("before", "after"), [((0, resource.RLIM_INFINITY), "(1, 1)"), ((0, 0), "(0, 0)")])
-def test_no_command_leaves_a_core_dump_even_through_a_pipe(before: tuple[int, int], after: str) -> None:
+@pytest.mark.parametrize(("before", "after"), [(None, "(1, 1)"), ((0, 0), "(0, 0)")])
+def test_no_command_leaves_a_core_dump_even_through_a_pipe(before: tuple[int, int] | None, after: str) -> None:
     """1 byte: with 0, Linux still feeds a core_pattern that is a pipe. A limit that is tighter stays."""
     printed = subprocess.run(
         [sys.executable, "-c", CORES],
         capture_output=True,
         check=True,
         text=True,
-        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_CORE, before),
+        preexec_fn=None if before is None else partial(resource.setrlimit, resource.RLIMIT_CORE, before),
     )
     assert printed.stdout.splitlines()[-1] == after
 
