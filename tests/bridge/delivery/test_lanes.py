@@ -267,19 +267,6 @@ async def test_letters_do_not_wait_for_an_object_that_fails() -> None:
     assert named(world.sink.stored) == ["b2", "a1"]
 
 
-@virtual
-async def test_a_letter_that_is_a_notice_comes_by_itself_too() -> None:
-    stream: list[Record] = [*pods("a"), a_gap(2, 2), *pods("b", first=3)]
-    world = World(rejecting(1, 2, 3), stream, lanes=ALONE)
-    await world.run_until_idle()
-    world.sink.answer, world.sink.seconds = (lambda batch: ALL_STORED), 1.0
-    world.dead_letters.retry()
-    await world.run_until_idle()
-
-    assert named(world.sink.stored) == ["a1", "gap/2/2", "b3"]
-    assert world.sink.most_at_once == 1
-
-
 # ── Several records in one delivery ──────────────────────────────────────────
 
 SHARED = Lanes(concurrency=3, batch=4)

@@ -420,15 +420,17 @@ async def test_letters_wait_for_a_failing_sink_and_new_records_behind() -> None:
     assert world.dead_letters.kept == {}
 
 
+@IN_BOTH
 @virtual
-async def test_a_letter_that_is_a_notice_comes_by_itself_too() -> None:
-    world = World(rejecting(1, 2, 3, 4), [*pods("a"), a_gap(2, 2), a_gap(3, 3), *pods("b", first=4)])
+async def test_a_letter_that_is_a_notice_comes_by_itself_too(lanes: Lanes | None) -> None:
+    world = World(rejecting(1, 2, 3, 4), [*pods("a"), a_gap(2, 2), a_gap(3, 3), *pods("b", first=4)], lanes=lanes)
     await world.run_until_idle()
-    world.sink.answer = rejecting(2).answer
+    world.sink.answer, world.sink.seconds = rejecting(2).answer, 1.0
     world.dead_letters.retry()
     await world.run_until_idle()
 
     assert world.sink.batches[-4:] == [["a1"], ["gap/2/2"], ["gap/3/3"], ["b4"]]
+    assert world.sink.most_at_once == 1
     assert world.dead_letters.names == ["gap/2/2"]
 
 

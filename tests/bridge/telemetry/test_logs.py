@@ -196,30 +196,6 @@ def test_repeated_compactions_are_logged_each_30_seconds() -> None:
     assert (first["before"], first["after"], again["times"]) == (100, 40, 8)
 
 
-def test_dropped_or_left_out_records_warn_only_if_there_were_any() -> None:
-    assert [level for level, _ in _logged(outbox.SinkForgotten("gone", 30), outbox.SinkForgotten("gone", 0))] == [
-        "warning",
-        "info",
-    ]
-    assert [level for level, _ in _logged(cluster.ScopeChanged("pods", 4), cluster.ScopeChanged("pods", 0))] == [
-        "warning",
-        "info",
-    ]
-
-
-@pytest.mark.parametrize(
-    "fact",
-    [
-        outbox.OutboxOpened("/state/outbox.db", "3.54.1", records=4, objects=3),
-        delivery.RecordsLeftBehind("audit", 7),
-        outbox.SnapshotBegan("audit", objects=3),
-        outbox.SnapshotEnded("audit", objects=3),
-    ],
-)
-def test_a_change_of_state_is_logged_as_info(fact: Fact) -> None:
-    assert [level for level, _ in _logged(fact)] == ["info"]
-
-
 def test_a_damaged_state_is_an_error_that_says_where_it_went() -> None:
     [line] = _written(outbox.OutboxRebuilt("/state/outbox.db.damaged", "malformed", ("audit",)))
     assert (line["level"], line["aside"], line["reason"]) == ("error", "/state/outbox.db.damaged", "malformed")
@@ -234,31 +210,40 @@ def test_an_unknown_resource_is_logged_once_until_it_changes() -> None:
     assert [level for level, _ in logged] == ["warning", "warning", "info", "warning"]
 
 
-@pytest.mark.parametrize(
-    "fact",
-    [
-        informer.InputUnreadable(PODS, ALL, "no metadata"),
-        informer.VersionsRanBackwards(PODS, ALL, "9", "3"),
-        cluster.DiscoveryFailed("no answer", 1.0),
-        cluster.GroupStale("metrics.k8s.io/v1beta1", "503"),
-        cluster.DiscoveryRejected("metrics.example/v1 '../secrets': a DNS label is expected"),
-        cluster.ConnectionInsecure("https://10.0.0.1:6443", "its certificate is not verified"),
-        delivery.SinkInsecure("hook", "url is http://"),
-        delivery.RecordRejected("audit", "u/1/added", "too large"),
-        delivery.StatesNotCompared("audit", "pods", "shop/web", "they have 9000000 bytes"),
-        delivery.RecordsParked("audit", records=6, objects=2),
-        delivery.CircuitOpened("audit", failures=5, reason="no broker"),
-        delivery.BacklogCompacted("audit", before=100, after=40),
-        cluster.ClusterChanged("uid-1", "uid-2"),
-        cluster.ClusterUnidentified("forbidden"),
-    ],
+WARNINGS: tuple[Fact, ...] = (
+    informer.InputUnreadable(PODS, ALL, "no metadata"),
+    informer.VersionsRanBackwards(PODS, ALL, "9", "3"),
+    cluster.DiscoveryFailed("no answer", 1.0),
+    cluster.GroupStale("metrics.k8s.io/v1beta1", "503"),
+    cluster.DiscoveryRejected("metrics.example/v1 '../secrets': a DNS label is expected"),
+    cluster.ConnectionInsecure("https://10.0.0.1:6443", "its certificate is not verified"),
+    delivery.SinkInsecure("hook", "url is http://"),
+    delivery.RecordRejected("audit", "u/1/added", "too large"),
+    delivery.StatesNotCompared("audit", "pods", "shop/web", "they have 9000000 bytes"),
+    delivery.RecordsParked("audit", records=6, objects=2),
+    delivery.CircuitOpened("audit", failures=5, reason="no broker"),
+    delivery.BacklogCompacted("audit", before=100, after=40),
+    cluster.ClusterChanged("uid-1", "uid-2"),
+    cluster.ClusterUnidentified("forbidden"),
+    outbox.SinkForgotten("gone", 30),
+    cluster.ScopeChanged("pods", 4),
 )
-def test_every_failure_is_a_warning(fact: Fact) -> None:
-    assert [level for level, _ in _logged(fact)] == ["warning"]
+NOTES: tuple[Fact, ...] = (
+    outbox.OutboxOpened("/state/outbox.db", "3.54.1", records=4, objects=3),
+    delivery.RecordsLeftBehind("audit", 7),
+    outbox.SnapshotBegan("audit", objects=3),
+    outbox.SnapshotEnded("audit", objects=3),
+    informer.ListCompleted(PODS, ALL, 3, 0.1, relist=True),
+    outbox.SinkForgotten("gone", 0),
+    cluster.ScopeChanged("pods", 0),
+)
 
 
-def test_a_relist_is_reported_since_it_is_rare() -> None:
-    assert _logged(informer.ListCompleted(PODS, ALL, 3, 0.1, relist=True)) == [("info", "listed again")]
+@pytest.mark.parametrize(
+    ("fact", "level"), [*((each, "warning") for each in WARNINGS), *((each, "info") for each in NOTES)]
+)
+def test_a_failure_or_a_loss_is_a_warning_and_a_change_of_state_is_none(fact: Fact, level: str) -> None:
+    assert [found for found, _ in _logged(fact)] == [level]
 
 
 # ── How it is written ────────────────────────────────────────────────────────
