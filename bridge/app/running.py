@@ -287,8 +287,8 @@ def informers_status(
     """A status for each informer, and for each configured name without an informer: name → the reason."""
     return (
         *map(_informer_status, informers),
-        *(_unresolved_status(name, reason) for name, reason in unresolved.items()),
-        *(_empty_status(name, reason) for name, reason in empty.items()),
+        *(_without_informer(name, InformerState.UNKNOWN, reason) for name, reason in unresolved.items()),
+        *(_without_informer(name, InformerState.LIVE, reason) for name, reason in empty.items()),
     )
 
 
@@ -315,13 +315,10 @@ def _informer_state(informer: SharedInformer) -> InformerState:
     return InformerState.LIVE if informer.live else InformerState.RECONNECTING
 
 
-def _unresolved_status(name: str, reason: str) -> InformerStatus:
-    return InformerStatus(resource=name, scope="", state=InformerState.UNKNOWN, synced=False, live=False, reason=reason)
-
-
-def _empty_status(name: str, reason: str) -> InformerStatus:
-    """The status of a wildcard that covers no resource at this moment: synced and live."""
-    return InformerStatus(resource=name, scope="", state=InformerState.LIVE, synced=True, live=True, reason=reason)
+def _without_informer(name: str, state: InformerState, reason: str) -> InformerStatus:
+    """A wildcard that covers no resource at this moment is live."""
+    live = state is InformerState.LIVE
+    return InformerStatus(resource=name, scope="", state=state, synced=live, live=live, reason=reason)
 
 
 STUCK_AFTER = 900.0

@@ -50,10 +50,6 @@ class Suspended:
     reason: str
     """Why the destination ended deliveries; empty if an operator paused the sink."""
 
-    @property
-    def by_destination(self) -> bool:
-        return self.cause is not PauseCause.OPERATOR
-
 
 def report_destination(report: Report, sink: str, receipt: Receipt, *, delivered: bool) -> None:
     """``delivered``: the sink has delivered records in this run."""
@@ -250,7 +246,8 @@ class SinkAttempts:
 
     @property
     def _halted(self) -> bool:
-        return self.suspended is not None and self.suspended.by_destination
+        """The destination ended deliveries."""
+        return self.suspended is not None and self.suspended.cause is not PauseCause.OPERATOR
 
     def retry_now(self) -> None:
         """Ends every pause."""

@@ -334,7 +334,8 @@ class TransactionFeed(SinkFeed):
         unknown = "" if committed is None else progress.starts.unknown(committed, cursor)
         if committed is not None and not unknown:
             await self._move(committed)
-            await self._forget_letters(committed)
+            if committed.letters:
+                await self._sinks.dead_letters[self.sink].delivered(committed.letters)
         if cursor.settled > self._listener.taken:
             self._listener.skip(cursor.settled)
         if committed is None:
@@ -348,10 +349,6 @@ class TransactionFeed(SinkFeed):
     def hand_over_letters(self, letters: Sequence[RetriedDeadLetter]) -> None:
         """The next delivery is of these dead letters; every fetch is settled."""
         self._progress = self._sinks.progress.after_letters(self._cursor, letters)
-
-    async def _forget_letters(self, committed: Progress) -> None:
-        if committed.letters:
-            await self._sinks.dead_letters[self.sink].delivered(committed.letters)
 
     async def _move(self, committed: Progress) -> None:
         """Moves the cursor forward to this progress."""
