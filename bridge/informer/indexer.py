@@ -60,10 +60,6 @@ def by_label(label: str) -> IndexFunc:
     return values
 
 
-class IndexerConflict(Exception):
-    """An index of that name exists already."""
-
-
 class UnknownIndex(KeyError):
     """No index has that name; the message lists the existing indices."""
 
@@ -78,10 +74,9 @@ class Indexer:
     def __init__(self, indexers: Mapping[str, IndexFunc] | None = None, *, stored: Stored | None = None) -> None:
         self._stored = stored
         self._become({} if stored is None else VersionTable())
-        self._functions: dict[str, IndexFunc] = {}
-        self._buckets: dict[str, defaultdict[str, set[str]]] = {}
-        self._values: dict[str, dict[str, tuple[str, ...]]] = {}
-        self.add_indexers(indexers or {})
+        self._functions = dict(indexers or {})
+        self._buckets: dict[str, defaultdict[str, set[str]]] = {index: defaultdict(set) for index in self._functions}
+        self._values: dict[str, dict[str, tuple[str, ...]]] = {index: {} for index in self._functions}
 
     # ── Readers ──────────────────────────────────────────────────────────────
 
@@ -162,23 +157,14 @@ class Indexer:
             self._known.update(objects)
         else:
             self._become(objects)
-        for index in self._functions:
-            self._fill(index)
+        for thing in self.objects() if self._functions else ():
+            for index, function in self._functions.items():
+                self._index(index, thing.key, tuple(function(thing)))
 
     def remove(self, key: str) -> None:
         if self._known.pop(key, None) is not None:
             for index in self._functions:
                 self._index(index, key, ())
-
-    def add_indexers(self, indexers: Mapping[str, IndexFunc]) -> None:
-        """Adds indices, also to a store in use. Raises IndexerConflict, and then adds none."""
-        if twice := sorted(self._functions.keys() & indexers.keys()):
-            raise IndexerConflict(f"these indices exist already: {', '.join(twice)}")
-        for index, function in indexers.items():
-            self._functions[index] = function
-            self._buckets[index] = defaultdict(set)
-            self._values[index] = {}
-            self._fill(index)
 
     # ── Inside ───────────────────────────────────────────────────────────────
 
@@ -197,11 +183,6 @@ class Indexer:
         if self._stored is None:
             return unpack(cast("bytes", state))
         return self._stored(state) if isinstance(state, int) else state
-
-    def _fill(self, index: str) -> None:
-        function = self._functions[index]
-        for thing in self.objects():
-            self._index(index, thing.key, tuple(function(thing)))
 
     def _bucket(self, index: str) -> Mapping[str, set[str]]:
         try:

@@ -88,8 +88,7 @@ class SharedInformer:
             epoch=known.epoch,
             prepare=self._recovery.prepare,
         )
-        comparing = resumed and known.epoch > 1 and known.position is None
-        if comparing:
+        if resumed and known.epoch > 1 and known.position is None:
             # The process may have ended in the middle of the list that began the epoch: equal versions prove nothing.
             self._fifo.restored()
         self._reflector = Reflector(
@@ -104,7 +103,6 @@ class SharedInformer:
             lists=lists,
             history=self._history,
             member=self,
-            comparing=comparing,
         )
         self._history.join(self, resumed=resumed)
         self._ignored: IgnoredChanges | None = None

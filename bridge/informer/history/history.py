@@ -140,7 +140,8 @@ class History:
             return made
 
     async def disprove(self, member: Member, other: OtherHistory) -> None:
-        """This member has found another history by itself: all other members learn of it."""
+        """This member has found another history by itself: all other members learn of it. Durable when this
+        returns."""
         await self._announce(other, [each for each in self._members if each is not member])
 
     def is_assured(self, member: Member) -> bool:

@@ -30,9 +30,10 @@ class Comparison:
     its delta; until then the Indexer has the former state.
     """
 
-    def __init__(self, fifo: DeltaFIFO, *, under_way: bool) -> None:
+    def __init__(self, fifo: DeltaFIFO) -> None:
         self._fifo = fifo
-        self._under_way = under_way
+        self._under_way = fifo.is_restoring
+        """From the start on, where the process ended before the first list of the epoch was known to be complete."""
         self._listed: dict[str, int] = {}
         """Key of each object that was listed since the comparison began → DeltaFIFO.arrivals with its delta."""
         self._ends_with: int | None = None
@@ -122,14 +123,6 @@ class Assurance:
         await self._member.wait_processed()  # The proof compares known versions: queued deltas must be among them.
         proof = await self.history.prove(self._member)
         return self.take_learned() or proof
-
-    async def disprove(self, other: OtherHistory) -> None:
-        """Announces another history to the other informers. Durable when this returns."""
-        await self.history.disprove(self._member, other)
-
-    async def renew(self) -> None:
-        """Begins another epoch for this informer alone. Durable when this returns."""
-        await self.history.renew(self._member)
 
     async def objection(self, state: State) -> Answer | None:
         """Taken in instead of an answer that has just come; None where the answer is of the known history. A proof

@@ -80,8 +80,8 @@ class Reflector:
     """Lists and watches a resource in a scope without end. ``run`` ends only by cancellation, or when the queue is
     closed.
 
-    A ``resumed`` Reflector compares its first list with a checkpoint. ``comparing`` means that the first list of the
-    queue's epoch may not have ended. ``member`` is the informer as its ``history`` knows it."""
+    A ``resumed`` Reflector compares its first list with a checkpoint. ``member`` is the informer as its ``history``
+    knows it."""
 
     def __init__(
         self,
@@ -98,7 +98,6 @@ class Reflector:
         resumed: bool = False,
         jitter: Callable[[], float] = random.random,
         lists: ListLimiter | None = None,
-        comparing: bool = False,
     ) -> None:
         self._resource = resource
         self._scope = scope
@@ -108,6 +107,7 @@ class Reflector:
         self._timing = timing
         self._jitter = jitter
         self._state: State = start
+        self._member = member
         self._assurance = Assurance(history, member)
         self._pacing = Pacing(timing, granted=resumed)
         self._turn = (lists or ListLimiter()).turn()
@@ -121,7 +121,7 @@ class Reflector:
         """The Reflector's task, while it waits for an open watch's next answer."""
         self._interrupted = False
         """``learn`` has cancelled the wait."""
-        self._comparison = Comparison(fifo, under_way=comparing)
+        self._comparison = Comparison(fifo)
         self.last_contact = self._now()
         """The time of the server's last data, bookmarks and refusals included, on the event loop's clock (seconds)."""
         self._last_answer = self._now()
@@ -384,7 +384,7 @@ class Reflector:
                 self._comparison.begin()
                 await self._fifo.wait_processed()
                 if not isinstance(self._assurance.learned, OtherHistory):
-                    await self._assurance.disprove(OtherHistory(was, now))
+                    await self._assurance.history.disprove(self._member, OtherHistory(was, now))
                 self._assurance.learned = None  # Pending news is of this same history.
                 await self._begin_epoch(was, now)
 
@@ -396,7 +396,7 @@ class Reflector:
         self._comparison.begin()
         if broke_off:
             await self._fifo.wait_processed()
-            await self._assurance.renew()
+            await self._assurance.history.renew(self._member)
             await self._begin_epoch("a list that broke off", "perhaps another history")
         else:
             self._fifo.suspected()

@@ -25,13 +25,10 @@ def listed(fifo: DeltaFIFO, comparison: Comparison) -> None:
     comparison.listed([WEB])
 
 
-def test_without_a_comparison_every_object_is_of_this_history() -> None:
-    assert Comparison(DeltaFIFO(Indexer()), under_way=False).vouches_for is None
-
-
 async def test_a_listed_object_counts_once_its_delta_is_passed_on() -> None:
     fifo = DeltaFIFO(Indexer())
-    comparison = Comparison(fifo, under_way=True)
+    fifo.restored()
+    comparison = Comparison(fifo)
     assert (comparison.vouches_for, comparison.has_begun) == ([], False)
     listed(fifo, comparison)
     assert (comparison.vouches_for, comparison.has_begun) == ([], True)
@@ -44,7 +41,8 @@ async def test_a_listed_object_counts_once_its_delta_is_passed_on() -> None:
 
 async def test_a_complete_list_ends_it_once_its_deltas_are_passed_on() -> None:
     fifo = DeltaFIFO(Indexer())
-    comparison = Comparison(fifo, under_way=False)
+    comparison = Comparison(fifo)
+    assert comparison.vouches_for is None, "every object is of this history"
     comparison.begin()
     listed(fifo, comparison)
     comparison.list_ended(complete=False)
@@ -61,7 +59,8 @@ async def test_a_complete_list_ends_it_once_its_deltas_are_passed_on() -> None:
 
 async def test_where_it_begins_again_nothing_listed_before_counts() -> None:
     fifo = DeltaFIFO(Indexer())
-    comparison = Comparison(fifo, under_way=True)
+    fifo.restored()
+    comparison = Comparison(fifo)
     listed(fifo, comparison)
     await passed_on(fifo)
     comparison.begin()

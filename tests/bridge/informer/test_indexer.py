@@ -10,7 +10,7 @@ from typing import cast
 
 import pytest
 
-from bridge.informer.indexer import Indexer, IndexerConflict, UnknownIndex, by_label, by_name, by_namespace
+from bridge.informer.indexer import Indexer, UnknownIndex, by_label, by_name, by_namespace
 from bridge.model.change import ObjectVersion
 from bridge.model.object import ApiObject
 from bridge.model.versions.version_table import VersionTable
@@ -31,26 +31,6 @@ BARE = a_pod("bare", "shop").at(4)
 NODE = a_node("node-1").at(5)
 
 
-def test_an_object_comes_back_as_it_was_put() -> None:
-    store = a_store(WEB, DB)
-
-    assert store.get("shop/web") == WEB
-    assert sorted(thing.key for thing in store.objects()) == ["shop/db", "shop/web"]
-    assert (len(store), set(store.keys())) == (2, {"shop/web", "shop/db"})
-
-
-def test_what_is_not_known_is_none() -> None:
-    assert a_store(WEB).get("shop/db") is None
-    assert a_store(WEB).known("shop/db") is None
-
-
-def test_a_newer_version_takes_the_place_of_the_older() -> None:
-    store = a_store(a_pod("web").at(1, image="a"), a_pod("web").at(2, image="b"))
-
-    assert store.get("shop/web") == a_pod("web").at(2, image="b")
-    assert len(store) == 1
-
-
 def test_what_is_removed_is_gone_and_removing_twice_is_no_error() -> None:
     store = a_store(WEB)
     store.remove(WEB.key)
@@ -69,10 +49,6 @@ def test_objects_are_found_by_each_index_in_the_order_of_keys() -> None:
     assert store.by_index("name", "web") == [OTHER_WEB, WEB]
     assert store.index_keys("tier", "front") == ["blog/web", "shop/web"]
     assert store.index_values("tier") == ["back", "front"]
-
-
-def test_cluster_scoped_objects_are_in_no_namespace() -> None:
-    assert a_store(NODE, WEB).index_keys("namespace", "") == ["node-1"]
 
 
 def test_an_unknown_value_finds_nothing_and_leaves_no_bucket() -> None:
@@ -128,27 +104,6 @@ def test_an_object_may_have_several_values_and_name_one_twice() -> None:
     assert store.index_values("letters") == []
 
 
-def test_an_index_may_be_added_to_a_store_in_use() -> None:
-    store = Indexer()
-    store.put(WEB)
-    store.add_indexers({"tier": by_label("tier")})
-    store.put(DB)
-    store.remove(WEB.key)
-
-    assert store.indices == ("tier",)
-    assert store.index_values("tier") == ["back"]
-
-
-def test_a_second_index_of_one_name_is_an_error_and_adds_none() -> None:
-    store = a_store(WEB)
-
-    with pytest.raises(IndexerConflict, match="tier"):
-        store.add_indexers({"node": by_name, "tier": by_name})
-
-    assert "node" not in store.indices
-    assert store.index_keys("tier", "front") == [WEB.key]
-
-
 @pytest.mark.parametrize("ask", [Indexer.by_index, Indexer.index_keys])
 def test_an_unknown_index_is_an_error_that_names_those_there_are(ask) -> None:  # type: ignore[no-untyped-def]
     with pytest.raises(UnknownIndex, match="no index is named 'node'; the indices are: namespace, name, tier"):
@@ -161,17 +116,6 @@ def test_the_values_of_an_unknown_index_are_an_error_as_well() -> None:
 
 
 # ── Reading while it changes, and memory ─────────────────────────────────────
-
-
-def test_reading_all_objects_is_undisturbed_by_changes() -> None:
-    store = a_store(*(a_pod(f"web-{number}").at(1) for number in range(10)))
-    reading = store.objects()
-    first = next(reading)
-    for number in range(10):
-        store.remove(f"shop/web-{number}")
-    store.put(NODE)
-
-    assert {first.key, *(thing.key for thing in reading)} == {f"shop/web-{number}" for number in range(10)}
 
 
 def test_bodies_are_kept_packed() -> None:
@@ -215,22 +159,6 @@ def test_a_body_is_held_until_offloaded_and_then_read_from_there() -> None:
     assert held.state is WEB.body, "whoever took it before still has what it took"
 
 
-def test_what_was_removed_meanwhile_needs_no_offload() -> None:
-    store = Indexer(stored=Records(WEB.body))
-    store.put(WEB)
-    store.remove(WEB.key)
-    store.offload(WEB.key, 1)
-
-    assert len(store) == 0
-
-
-def test_a_store_that_keeps_bodies_ignores_record_numbers() -> None:
-    store = a_store(WEB)
-    store.offload(WEB.key, 1)
-
-    assert store.get(WEB.key) == WEB
-
-
 def test_every_way_of_reading_finds_a_body_wherever_it_is() -> None:
     store = Indexer({"namespace": by_namespace}, stored=Records(DB.body))
     store.load(VersionTable({DB.key: ObjectVersion(DB.uid, DB.resource_version, 1)}))
@@ -238,14 +166,6 @@ def test_every_way_of_reading_finds_a_body_wherever_it_is() -> None:
 
     assert store.by_index("namespace", "shop") == [DB, WEB]
     assert list(store.objects()) == [DB, WEB]
-
-
-def test_a_record_that_is_missing_is_an_error() -> None:
-    store = Indexer(stored=Records())
-    store.load(VersionTable({WEB.key: ObjectVersion(WEB.uid, WEB.resource_version, 7)}))
-
-    with pytest.raises(KeyError, match="7"):
-        store.get(WEB.key)
 
 
 def test_loading_reads_bodies_only_where_an_index_wants_them() -> None:
@@ -257,14 +177,6 @@ def test_loading_reads_bodies_only_where_an_index_wants_them() -> None:
     store = Indexer({"tier": by_label("tier")}, stored=records)
     store.load(VersionTable(known))
     assert (store.index_keys("tier", "front"), len(store)) == ([WEB.key], 2)
-
-
-def test_an_index_that_is_added_later_covers_what_was_loaded() -> None:
-    store = Indexer(stored=Records(WEB.body))
-    store.load(VersionTable({WEB.key: ObjectVersion(WEB.uid, "1", 1)}))
-    store.add_indexers({"tier": by_label("tier")})
-
-    assert store.index_keys("tier", "front") == [WEB.key]
 
 
 def test_loading_comes_before_anything_else() -> None:
