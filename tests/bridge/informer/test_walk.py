@@ -65,12 +65,6 @@ def test_a_single_change_costs_a_single_request() -> None:
     assert (found(walk), history.asked) == (["90"], [89])
 
 
-def test_a_new_object_is_walked_back_to_its_birth() -> None:
-    walk = past((5, WEB), (8, WEB)).walked(Walk(WEB.key, None, Moment(8, WEB.at(8)), since=2))
-
-    assert (found(walk), walk.is_complete) == (["+5", "8"], True)
-
-
 def test_a_delete_has_its_own_version_and_the_last_state() -> None:
     history = past((3, WEB), (40, WEB), (700, None))
     walk = history.walked(Walk(WEB.key, known(WEB, 3), Moment(1000, None), since=10))
@@ -79,13 +73,6 @@ def test_a_delete_has_its_own_version_and_the_last_state() -> None:
     assert walk.steps[-1].object == at_version(WEB.at(40), "700")
     assert b'"resourceVersion":"700"' in walk.steps[-1].object.body
     assert len(history.asked) <= 13, "bisection, and a request for each step"
-
-
-def test_a_successor_of_the_same_name_has_its_steps_too() -> None:
-    history = past((3, WEB), (6, None), (9, NEXT), (12, NEXT))
-    walk = history.walked(Walk(WEB.key, known(WEB, 3), Moment(12, NEXT.at(12)), since=4))
-
-    assert (found(walk), walk.is_complete) == (["-6", "+9", "12"], True)
 
 
 def test_an_object_that_came_and_went_is_walked_both_ways() -> None:
@@ -102,31 +89,11 @@ def test_forgotten_steps_are_reported_as_missing() -> None:
     assert (found(walk), walk.is_complete) == (["?9", "12"], False)
 
 
-def test_where_all_is_forgotten_the_listed_state_stays_as_it_is() -> None:
-    walk = past((3, WEB), (12, WEB), forgotten=12).walked(Walk(WEB.key, known(WEB, 3), Moment(12, WEB.at(12))))
-
-    assert (found(walk), walk.is_complete) == ([], False)
-
-
 def test_a_delete_behind_the_forgotten_versions_is_found() -> None:
     history = past((3, WEB), (500, WEB), (700, None), forgotten=600)
     walk = history.walked(Walk(WEB.key, known(WEB, 3), Moment(1000, None), since=10))
 
     assert (found(walk), walk.is_complete) == (["?500", "-700"], False)
-
-
-def test_a_forgotten_delete_is_not_found() -> None:
-    history = past((3, WEB), (500, None), forgotten=600)
-    walk = history.walked(Walk(WEB.key, known(WEB, 3), Moment(1000, None), since=10))
-
-    assert (found(walk), walk.is_complete) == ([], False)
-
-
-def test_a_walk_that_is_broken_off_shows_the_gap() -> None:
-    history = past((3, WEB), (5, WEB), (9, WEB), (12, WEB))
-    walk = history.walked(Walk(WEB.key, known(WEB, 3), Moment(12, WEB.at(12))), most=1)
-
-    assert (found(walk), walk.is_complete) == (["?9", "12"], False)
 
 
 def test_a_change_that_was_ignored_before_needs_no_request() -> None:

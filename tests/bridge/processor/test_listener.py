@@ -109,17 +109,6 @@ async def test_an_item_larger_than_the_bound_is_taken_alone() -> None:
 # ── The window ───────────────────────────────────────────────────────────────
 
 
-async def test_offered_items_are_taken_in_order_up_to_a_limit() -> None:
-    log = ALog()
-    listener = a_listener(log)
-    append(log, listener, 5)
-
-    assert await listener.take(3) == Fetch([1, 2, 3], 3)
-    assert await listener.take(3) == Fetch([4, 5], 5)
-    assert log.reads == 0
-    assert await would_wait(listener)
-
-
 async def test_a_listener_that_keeps_up_never_reads_the_log() -> None:
     log = ALog()
     listener = a_listener(log)
@@ -128,21 +117,6 @@ async def test_a_listener_that_keeps_up_never_reads_the_log() -> None:
         assert (await listener.take(100)).through == log.last
 
     assert log.reads == 0
-
-
-async def test_a_full_window_keeps_its_items_and_the_log_has_the_rest() -> None:
-    log = ALog()
-    listener = a_listener(log, window=10)
-    append(log, listener, 8)
-    for _ in range(100):
-        append(log, listener, 5)
-    assert listener.in_memory == 8
-    assert listener.pending == 508
-
-    taken: list[int] = []
-    while listener.pending:
-        taken += (await listener.take(50)).items
-    assert taken == list(range(1, 509))
 
 
 async def test_a_take_that_is_cancelled_while_it_reads_loses_nothing() -> None:
@@ -156,40 +130,7 @@ async def test_a_take_that_is_cancelled_while_it_reads_loses_nothing() -> None:
     assert (await listener.take(100)).items == [1, 2, 3, 4, 5]
 
 
-# ── Meant for others ─────────────────────────────────────────────────────────
-
-
-async def test_what_is_meant_for_others_counts_as_seen() -> None:
-    log = ALog()
-    listener = a_listener(log, window=4, wanted=lambda item: item % 2 == 0)
-    append(log, listener, 3)
-    assert await listener.take(10) == Fetch([2], 3)
-
-    append(log, listener, 9)
-    assert await listener.take(10) == Fetch([4, 6, 8, 10, 12], 12)
-
-
-async def test_a_take_returns_nothing_where_all_was_meant_for_others() -> None:
-    log = ALog()
-    listener = a_listener(log, wanted=lambda _: False)
-    append(log, listener, 3)
-
-    assert await listener.take(10) == Fetch([], 3)
-
-
 # ── Missed ───────────────────────────────────────────────────────────────────
-
-
-async def test_what_left_the_log_before_it_was_taken_is_said_exactly() -> None:
-    log = ALog(max_items=10)
-    listener = a_listener(log, window=2)
-    for _ in range(30):
-        append(log, listener, 1)
-
-    assert (await listener.take(10)).items == [1, 2]
-    assert await listener.take(4) == Fetch([21, 22, 23, 24], 24, Missed(3, 20))
-    assert Missed(3, 20).count == 18
-    assert await listener.take(10) == Fetch([25, 26, 27, 28, 29, 30], 30)
 
 
 async def test_a_log_that_lost_everything_is_missed_as_a_whole() -> None:

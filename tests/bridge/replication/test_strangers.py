@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-from contextlib import suppress
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
 import aiohttp
@@ -18,17 +19,47 @@ from bridge.model.status import PauseCause
 from bridge.replication import wire
 from bridge.replication.following import Leader
 from bridge.replication.identity import SharedSecret, new_identity
-from tests.bridge.replication.pair import BRIDGE, KEY, following, history_in, leading, rows_of_all_tables
+from tests.bridge.replication.pair import (
+    BRIDGE,
+    KEY,
+    Following,
+    Leading,
+    following,
+    history_in,
+    leading,
+    rows_of_all_tables,
+)
+from tests.kit.deadlines import until
 
 OTHER_KEY = b"o" * 32
+
+
+async def failure(follower: Following) -> str:
+    """The reason for which it does not follow."""
+    await until(lambda: follower.failures)
+    return follower.failures[0]
+
+
+@asynccontextmanager
+async def with_the_key(leader: Leading, token: str = "") -> AsyncGenerator[aiohttp.ClientWebSocketResponse]:
+    """A connection of somebody who has the leader's key, or only this token."""
+    secret = SharedSecret([KEY], BRIDGE, leader.identity.fingerprint)
+    headers = {"Authorization": token or secret.authorization, wire.NONCE: "0" * 16}
+    pin = aiohttp.Fingerprint(bytes.fromhex(leader.identity.fingerprint))
+    url = f"wss://{leader.address.address}{wire.PATH}"
+    async with aiohttp.ClientSession() as session, session.ws_connect(url, ssl=pin, headers=headers) as socket:
+        yield socket
+
+
+async def hears_the_end(socket: aiohttp.ClientWebSocketResponse) -> None:
+    while (await socket.receive()).type is aiohttp.WSMsgType.BINARY:
+        pass
 
 
 async def test_a_follower_with_another_key_is_refused(tmp_path: Path) -> None:
     async with leading(tmp_path / "a", term=1) as leader:
         async with following(tmp_path / "b", leader.address, keys=[OTHER_KEY]) as follower:
-            while not follower.failures:  # noqa: ASYNC110
-                await asyncio.sleep(0.005)
-            assert "401" in follower.failures[0]
+            assert "401" in await failure(follower)
         assert leader.replicator.lags() == {}
 
 
@@ -69,18 +100,14 @@ async def test_a_follower_speaks_to_no_server_with_another_certificate(tmp_path:
     async with leading(tmp_path / "a", term=1) as leader:
         forged = Leader(leader.address.address, "00" * 32, 1)
         async with following(tmp_path / "b", forged) as follower:
-            while not follower.failures:  # noqa: ASYNC110
-                await asyncio.sleep(0.005)
-            assert follower.failures[0]
+            assert await failure(follower)
         assert leader.replicator.lags() == {}
 
 
 @pytest.mark.parametrize("fingerprint", ["", "zz", "abc", "00"])
 async def test_a_fingerprint_that_is_none_is_said(tmp_path: Path, fingerprint: str) -> None:
     async with following(tmp_path / "b", Leader("127.0.0.1:1", fingerprint, 1)) as follower:
-        while not follower.failures:  # noqa: ASYNC110
-            await asyncio.sleep(0.005)
-        assert "fingerprint" in follower.failures[0]
+        assert "fingerprint" in await failure(follower)
 
 
 async def test_a_false_leader_changes_nothing_and_learns_no_token(tmp_path: Path) -> None:
@@ -111,9 +138,7 @@ async def test_a_false_leader_changes_nothing_and_learns_no_token(tmp_path: Path
     try:
         port = runner.addresses[0][1]
         async with following(tmp_path / "b", Leader(f"127.0.0.1:{port}", identity.fingerprint, 9)) as follower:
-            while not follower.failures:  # noqa: ASYNC110
-                await asyncio.sleep(0.005)
-            assert "redaction key" in follower.failures[0]
+            assert "redaction key" in await failure(follower)
     finally:
         await runner.cleanup()
     assert rows_of_all_tables(tmp_path / "b") == before
@@ -124,12 +149,6 @@ async def test_a_false_leader_changes_nothing_and_learns_no_token(tmp_path: Path
 async def test_who_breaks_the_protocol_with_the_key_ends_alone(tmp_path: Path) -> None:
     async with leading(tmp_path / "a", term=1) as leader, following(tmp_path / "b", leader.address):
         await leader.lease.until({"follower-1"})
-        secret = SharedSecret([KEY], BRIDGE, leader.identity.fingerprint)
-        headers = {"Authorization": secret.authorization, wire.NONCE: "0" * 16}
-        url, pin = (
-            f"wss://{leader.address.address}{wire.PATH}",
-            aiohttp.Fingerprint(bytes.fromhex(leader.identity.fingerprint)),
-        )
         point = leader.replicator.in_sync.newest
         mark = history_in(tmp_path / "a").terms[-1].mark
         hello = wire.FollowerHello("c-1", "c", "prod", "", 10**6, 10**6, 1, mark, point)
@@ -141,11 +160,10 @@ async def test_who_breaks_the_protocol_with_the_key_ends_alone(tmp_path: Path) -
             [wire.encode(hello), wire.encode(wire.CommitAcknowledged(point + 1000))],
             [wire.encode(msgspec.structs.replace(hello, run=""))],
         ):
-            async with aiohttp.ClientSession() as session, session.ws_connect(url, ssl=pin, headers=headers) as socket:
+            async with with_the_key(leader) as socket:
                 for each in says:
                     await socket.send_bytes(each)
-                while (await socket.receive()).type is aiohttp.WSMsgType.BINARY:
-                    pass
+                await hears_the_end(socket)
         await leader.lease.until({"follower-1"})
 
 
@@ -161,14 +179,8 @@ async def test_a_replica_that_cannot_follow_gets_the_reason(
     tmp_path: Path, change: dict[str, str | int], reason: str
 ) -> None:
     async with leading(tmp_path / "a", term=1) as leader:
-        secret = SharedSecret([KEY], BRIDGE, leader.identity.fingerprint)
-        headers = {"Authorization": secret.authorization, wire.NONCE: "0" * 16}
-        url, pin = (
-            f"wss://{leader.address.address}{wire.PATH}",
-            aiohttp.Fingerprint(bytes.fromhex(leader.identity.fingerprint)),
-        )
         hello = msgspec.structs.replace(wire.FollowerHello("c-1", "c", "prod", "", 0, 10**6), **change)
-        async with aiohttp.ClientSession() as session, session.ws_connect(url, ssl=pin, headers=headers) as socket:
+        async with with_the_key(leader) as socket:
             assert isinstance(wire.from_leader(await socket.receive_bytes()), wire.Welcome)
             await socket.send_bytes(wire.encode(hello))
             refused = wire.from_leader(await socket.receive_bytes())
@@ -180,11 +192,9 @@ async def test_a_token_of_an_earlier_term_opens_nothing(tmp_path: Path) -> None:
     async with leading(tmp_path / "a", term=1) as leader:
         token = SharedSecret([KEY], BRIDGE, leader.identity.fingerprint).authorization
     async with leading(tmp_path / "a", term=2) as leader:
-        pin = aiohttp.Fingerprint(bytes.fromhex(leader.identity.fingerprint))
-        headers = {"Authorization": token, wire.NONCE: "0" * 16}
-        async with aiohttp.ClientSession() as session:
-            with pytest.raises(aiohttp.WSServerHandshakeError) as refused:
-                await session.ws_connect(f"wss://{leader.address.address}{wire.PATH}", ssl=pin, headers=headers)
+        with pytest.raises(aiohttp.WSServerHandshakeError) as refused:
+            async with with_the_key(leader, token):
+                pass
         assert refused.value.status == 401
         assert leader.replicator.lags() == {}
 
@@ -211,15 +221,10 @@ async def test_a_message_that_is_too_large_ends_its_connection_alone(tmp_path: P
     """Of a replica that has the key."""
     async with leading(tmp_path / "a", term=1) as leader, following(tmp_path / "b", leader.address) as follower:
         await leader.lease.until({"follower-1"})
-        secret = SharedSecret([KEY], BRIDGE, leader.identity.fingerprint)
-        headers = {"Authorization": secret.authorization, wire.NONCE: "0" * 16}
-        pin = aiohttp.Fingerprint(bytes.fromhex(leader.identity.fingerprint))
-        url = f"wss://{leader.address.address}{wire.PATH}"
-        async with aiohttp.ClientSession() as session, session.ws_connect(url, ssl=pin, headers=headers) as socket:
+        async with with_the_key(leader) as socket:
             with suppress(ConnectionError):
                 await socket.send_bytes(b"\x00" * size)
-            while (await socket.receive()).type is aiohttp.WSMsgType.BINARY:
-                pass
+            await hears_the_end(socket)
         assert list(leader.replicator.lags()) == ["follower-1"]
         assert follower.failures == []
 
