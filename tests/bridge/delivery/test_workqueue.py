@@ -236,6 +236,7 @@ class AgainstAModel(RuleBasedStateMachine):
     @invariant()
     def is_as_the_model(self) -> None:
         assert list(self.queue._queue) == self.waiting
+        assert len(self.queue) == len(self.waiting)
         assert self.queue.next_delayed == min(self.delayed.values(), default=None)
         for key in "abcd":
             assert self.queue.num_requeues(key) == self.failures.get(key, 0)
