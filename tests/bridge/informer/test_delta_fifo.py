@@ -149,6 +149,16 @@ async def test_replace_queues_listed_objects_and_deletes_of_missing() -> None:
     assert batch.position == "7"
 
 
+async def test_a_delete_inside_a_list_takes_the_object_off_the_list() -> None:
+    fifo = DeltaFIFO(store())
+    fifo.begin_replace()
+    fifo.replaced([WEB.at(5)])
+    await drained(fifo)
+    fifo.happened([(EventType.DELETED, WEB.at(6))])
+
+    assert await fifo.end_replace("7") == 0
+
+
 @pytest.mark.parametrize(("resumed", "first"), [(False, Evidence.LISTED), (True, Evidence.RELISTED)])
 async def test_only_the_first_list_of_all_is_no_comparison(resumed: bool, first: Evidence) -> None:
     fifo = DeltaFIFO(store(), resumed=resumed)
