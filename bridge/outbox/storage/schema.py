@@ -318,18 +318,13 @@ def prepare(database: apsw.Connection) -> None:
     elif (was := _format(database)) != FORMAT:
         with database:
             try:
-                migrate(database, was, FORMAT)
+                for step in range(was, FORMAT):
+                    database.execute(STEPS[step])
             except apsw.SQLError as error:
                 raise Damaged(f"its tables are not those of its format {was}: {error}") from error
             if not _has_our_shape(database):
                 raise Damaged(f"its tables are not those of its format {was}")
             database.pragma("user_version", FORMAT)
-
-
-def migrate(database: apsw.Connection, was: int, now: int) -> None:
-    """Runs the steps from one format to another, in the caller's transaction."""
-    for step in range(was, now):
-        database.execute(STEPS[step])
 
 
 # ── The shape of tables ──────────────────────────────────────────────────────

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import sqlite3
 from pathlib import Path
@@ -142,13 +141,6 @@ async def test_a_directory_has_one_process_and_another_learns_which(tmp_path: Pa
         pass
 
 
-async def test_one_process_does_not_hold_it_twice(tmp_path: Path) -> None:
-    async with opened(tmp_path):
-        assert f"({os.getpid()})" in await refused(tmp_path)
-    async with opened(tmp_path):
-        pass
-
-
 async def test_whoever_was_refused_holds_nothing(tmp_path: Path) -> None:
     (tmp_path / FILE).write_bytes(b"")
     tell_elsewhere(tmp_path, "PRAGMA user_version = 99; PRAGMA application_id = 1802792052")
@@ -236,27 +228,23 @@ async def test_a_database_of_somebody_else_is_left_as_it_is(tmp_path: Path) -> N
     assert names_in(tmp_path) == ["lock", FILE]
 
 
-async def test_an_outbox_that_is_read_only_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def read_only(*_: object) -> None:
-        raise apsw.ReadOnlyError("attempt to write a readonly database")
-
-    monkeypatch.setattr("bridge.outbox.storage.schema.prepare", read_only)
-
-    with pytest.raises(StateUnusable, match="cannot write"):
-        async with opened(tmp_path):
-            pass
-
-
-@pytest.mark.parametrize("error", ["FullError", "IOError"])
-async def test_a_full_disk_at_the_start_is_said_and_no_bug(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: str
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (apsw.ReadOnlyError("attempt to write a readonly database"), "cannot write"),
+        (apsw.FullError("database or disk is full"), "database or disk is full"),
+        (apsw.IOError("disk I/O error"), "disk I/O error"),
+    ],
+)
+async def test_a_disk_that_takes_nothing_at_the_start_is_said_and_no_bug(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: apsw.Error, said: str
 ) -> None:
-    def full(*_: object) -> None:
-        raise getattr(apsw, error)("database or disk is full")
+    def fail(*_: object) -> None:
+        raise error
 
-    monkeypatch.setattr("bridge.outbox.storage.schema.prepare", full)
+    monkeypatch.setattr("bridge.outbox.storage.schema.prepare", fail)
 
-    with pytest.raises(StateUnusable, match="database or disk is full"):
+    with pytest.raises(StateUnusable, match=said):
         async with opened(tmp_path):
             pass
 

@@ -71,13 +71,6 @@ async def test_what_every_sink_settled_leaves_and_the_last_states_stay(tmp_path:
     assert rows_of(tmp_path, "SELECT seq FROM log") == [(10,)]
 
 
-async def test_without_sinks_nothing_waits(tmp_path: Path) -> None:
-    async with opened(tmp_path, {}) as outbox:
-        await filled(outbox)
-        await outbox.maintain()
-        assert outbox.records == 0
-
-
 async def test_a_sink_that_is_configured_no_more_is_waited_for(tmp_path: Path) -> None:
     async with opened(tmp_path, TWO) as outbox:
         await filled(outbox)

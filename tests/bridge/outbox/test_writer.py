@@ -81,32 +81,13 @@ async def test_requests_are_done_and_answered_in_their_order(writer: Writer, dis
     assert results == reported == names == kinds(disk)
 
 
-async def test_a_job_is_durable_before_its_commit_hook_runs(writer: Writer, disk: Disk) -> None:
-    seen: list[list[str]] = []
-
-    await writer.submit(an_insert("pods"), committed=lambda _: seen.append(kinds(disk)))
-
-    assert seen == [["pods"]]
-
-
-async def test_committed_is_called_before_the_future_is_done(writer: Writer) -> None:
-    done_at_commit: list[bool] = []
-    future = writer.submit(an_insert("pods"), committed=lambda _: done_at_commit.append(future.done()))
+async def test_a_job_is_durable_before_its_hook_and_then_its_future_is_done(writer: Writer, disk: Disk) -> None:
+    seen: list[tuple[list[str], bool]] = []
+    future = writer.submit(an_insert("pods"), committed=lambda _: seen.append((kinds(disk), future.done())))
 
     await future
 
-    assert done_at_commit == [False]
-
-
-async def test_who_asks_meanwhile_joins_one_transaction(writer: Writer, disk: Disk) -> None:
-    def how_many_before(_: apsw.Connection) -> int:
-        return len(kinds(disk))  # By another connection: only committed rows.
-
-    futures = [writer.submit(an_insert("pods"))]
-    seen = writer.submit(how_many_before)
-    await asyncio.gather(*futures, seen)
-
-    assert seen.result() == 0
+    assert seen == [(["pods"], False)]
 
 
 async def test_jobs_that_wait_for_a_transaction_share_the_next(writer: Writer, disk: Disk) -> None:
@@ -252,19 +233,6 @@ async def test_what_finds_no_room_waits_until_there_is_some(writer: Writer, disk
     await until(facts, OutboxHasRoom)
     assert [type(fact) for fact in facts] == [OutboxFull, OutboxHasRoom]
     assert not writer.no_room
-
-
-async def test_what_makes_room_goes_before_what_waits_for_it(writer: Writer, disk: Disk, facts: list[Fact]) -> None:
-    await writer.submit(put_much)
-    await writer.submit(fill)
-    waiting = writer.submit(partial(put_much, name="next"))
-    await until(facts, OutboxFull)
-    assert not waiting.done()
-
-    await writer.submit(lambda database: database.execute("DELETE FROM log"), shrinks=True)
-    await waiting
-
-    assert kinds(disk) == ["much", "next"]
 
 
 async def test_what_finds_no_room_is_refused_and_never_done(writer: Writer, disk: Disk, facts: list[Fact]) -> None:
