@@ -209,6 +209,16 @@ async def test_a_part_of_a_list_outside_of_a_list_is_an_error() -> None:
 # ── Resync ───────────────────────────────────────────────────────────────────
 
 
+async def test_a_resync_skips_objects_with_pending_deltas() -> None:
+    fifo = DeltaFIFO(store(WEB.key, DB.key))
+    fifo.update(WEB.at(9))
+    await fifo.resync(("audit",))
+
+    (update, sync) = (await drained(fifo)).deltas
+    assert (update.type, update.key) == (DeltaType.UPDATED, WEB.key)
+    assert (sync.type, sync.key, sync.targets) == (DeltaType.SYNC, DB.key, ("audit",))
+
+
 async def test_a_pending_resync_also_reaches_the_next_listener() -> None:
     fifo = DeltaFIFO(store(WEB.key))
     for targets, all_targets in (

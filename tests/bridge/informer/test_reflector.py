@@ -22,6 +22,7 @@ from bridge.model.answers import (
     Announced,
     Bookmark,
     Busy,
+    EventType,
     Expired,
     Failed,
     HungUp,
@@ -506,6 +507,18 @@ async def test_a_full_queue_stops_the_pages_of_a_list() -> None:
 
         assert len(world.fifo) == 5
         assert len(world.source.requests) == 5, "an API server would not wait for ever with the sixth"
+
+
+async def test_events_of_a_watch_list_are_in_the_queue_in_their_order() -> None:
+    delivered = [
+        (EventType.ADDED, WEB.at(3)),
+        (EventType.DELETED, WEB.at(8)),
+        (EventType.ADDED, WEB.born_again().at(9)),
+    ]
+    async with watching(opened(Announced(delivered), closing_bookmark(10)), start=NotSynced()) as world:
+        await world.played()
+
+        assert [delta.object for delta in (await drained(world.fifo)).deltas] == [thing for _, thing in delivered]
 
 
 async def test_closing_the_queue_ends_the_watcher_and_its_connection() -> None:

@@ -96,6 +96,19 @@ def test_a_time_before_the_newest_counts_as_equal_to_it() -> None:
     assert sparse_index.age_of(99, now=3.0) == 0.0
 
 
+def test_what_was_trimmed_is_not_counted_and_what_is_left_is() -> None:
+    sparse_index = ten_commits()
+    sparse_index.trim(55)
+
+    assert sparse_index.bytes_after(55) == sparse_index.bytes_after(0) == 5000
+    assert sparse_index.age_of(55, now=10.0) == 4.0
+    assert sparse_index.sequence_of_age(100.0, now=10.0) == sparse_index.sequence_of_bytes(10**9) == 50
+    sparse_index.trim(100)
+    assert (len(sparse_index), sparse_index.bytes_after(100)) == (1, 0)
+    sparse_index.reached(110, 10_700, 12.0)
+    assert (sparse_index.bytes_after(100), sparse_index.age_of(100, now=13.0)) == (700, 1.0)
+
+
 @pytest.mark.parametrize("shape", ["steady", "pauses", "large", "empty"])
 def test_many_commits_take_little_memory_within_one_percent(shape: str) -> None:
     """While the log is trimmed. ``pauses``: at times commits are rare and small. ``large``: at times they are large."""

@@ -308,3 +308,22 @@ async def test_after_a_bug_the_directory_is_let_go(tmp_path: Path) -> None:
 
     async with opened(tmp_path) as outbox:
         assert outbox.last == 0
+
+
+async def test_orphaned_objects_are_deleted_once_despite_a_kill(tmp_path: Path) -> None:
+    async with opened(tmp_path) as outbox:
+        await (await Informed().begin(outbox)).exports(outbox, *(f"added prod/p{number}" for number in range(1200)))
+    async with opened(tmp_path) as outbox, asyncio.TaskGroup() as tasks:
+        adopting = tasks.create_task(outbox.ledger.adopt(PODS, [SHOP]))
+        while outbox.last < 1201:  # noqa: ASYNC110  # the first part of the leavers
+            await asyncio.sleep(0)
+        left = crashed(tmp_path, tmp_path / "left")
+        adopting.cancel()
+    async with opened(left) as outbox:
+        already = outbox.last - 1200
+        _, rest = await outbox.ledger.adopt(PODS, [SHOP])
+        exported = (await everything(outbox))[1200:]
+
+        assert 0 < already < 1200
+        assert rest == 1200 - already
+        assert story(exported) == [f"deleted prod/p{number}" for number in range(1200)]

@@ -133,13 +133,14 @@ async def test_a_take_that_is_cancelled_while_it_reads_loses_nothing() -> None:
 # ── Missed ───────────────────────────────────────────────────────────────────
 
 
-async def test_a_log_that_lost_everything_is_missed_as_a_whole() -> None:
+@pytest.mark.parametrize(("trimmed", "left"), [(0, [1, 2, 3, 4, 5]), (1, [2, 3, 4, 5]), (4, [5]), (5, [])])
+async def test_what_the_log_lost_is_missed(trimmed: int, left: list[int]) -> None:
     log = ALog()
     listener = a_listener(log, window=2)
     append(log, listener, 5)
-    log.trim(5)
+    log.trim(trimmed)
 
-    assert await listener.take(10) == Fetch([], 5, Missed(1, 5))
+    assert await listener.take(10) == Fetch(left, 5, Missed(1, trimmed) if trimmed else None)
     assert await would_wait(listener)
 
 
