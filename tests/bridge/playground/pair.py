@@ -65,11 +65,17 @@ def insist(ours: object, real: object, asked: str) -> None:
     assert one == other, f"{asked}\nplayground …{one[start:end]}\nreal server …{other[start:end]}"
 
 
+SINCE = "resourceVersion=SINCE"
+"""In a path: from the side's ``since`` on."""
+
+
 @dataclass(slots=True)
 class Side:
     """One of the two servers."""
 
     http: httpx.AsyncClient
+    since: str = ""
+    """A version of a moment ago. A server that others share forgets older ones when it has many changes."""
     last: httpx.Response | None = None
     """The last whole answer, for what the next request needs of it."""
 
@@ -77,8 +83,11 @@ class Side:
         content = body if body is None or isinstance(body, bytes) else json.dumps(body)
         sent = {"Content-Type": "application/json"} if body is not None else {}
         sent |= {name.replace("_", "-"): value for name, value in headers.items()}
-        self.last = await self.http.request(method, path, content=content, headers=sent)
+        self.last = await self.http.request(method, self._since(path), content=content, headers=sent)
         return Reply(self.last.status_code, _compared_headers(self.last.headers), comparable(self.last.text))
+
+    def _since(self, path: str) -> str:
+        return path.replace(SINCE, f"resourceVersion={self.since}")
 
     def json(self) -> Any:
         """The last answer as it came."""
@@ -96,7 +105,7 @@ class Side:
     async def watch(self, path: str, lines: int, seconds: float, begun: asyncio.Event | None = None) -> Reply:
         """The first lines of a watch, fewer if it ends before. ``begun`` is set at the first."""
         found: list[str] = []
-        async with asyncio.timeout(seconds), self.http.stream("GET", path) as answer:
+        async with asyncio.timeout(seconds), self.http.stream("GET", self._since(path)) as answer:
             async for chunk in _split(answer):
                 found.append(comparable(chunk))
                 if begun:

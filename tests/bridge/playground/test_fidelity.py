@@ -24,7 +24,7 @@ import pytest
 
 from bridge.playground.http.tables import TableForm
 from bridge.playground.simulation import manifests
-from tests.bridge.playground.pair import Pair, Reply, Side, comparable, insist, pair_with
+from tests.bridge.playground.pair import SINCE, Pair, Reply, Side, comparable, insist, pair_with
 from tests.cluster.fixtures import DefineCustomResource, fresh_name
 from tests.cluster.kube_client import KubeClient
 from tests.cluster.recipes import is_default
@@ -49,9 +49,12 @@ async def pair(kube_apiserver: KubeApiServer) -> AsyncIterator[Pair]:
 
 
 @pytest.fixture
-def namespace(namespace: str, pair: Pair) -> str:
-    """A fresh one, on both."""
+async def namespace(namespace: str, pair: Pair) -> str:
+    """A fresh one, on both, since when both are watched."""
     pair.server.create("namespaces", {"metadata": {"name": namespace}})
+    for side in (pair.real, pair.playground):
+        await side.ask("GET", f"/api/v1/namespaces/{namespace}")
+        side.since = side.json()["metadata"]["resourceVersion"]
     return namespace
 
 
@@ -327,7 +330,7 @@ async def test_finalizers_keep_an_object_until_they_are_gone(pair: Pair, maps: s
     await pair.same("GET", f"{maps}/a")
     await pair.same("PATCH", f"{maps}/a", {"metadata": {"finalizers": None}}, Content_Type=MERGE)
     await pair.same("GET", f"{maps}/a")
-    lines = (await pair.same_watch(f"{maps}?watch=1&resourceVersion=1&timeoutSeconds=1")).text.splitlines()
+    lines = (await pair.same_watch(f"{maps}?watch=1&{SINCE}&timeoutSeconds=1")).text.splitlines()
     assert [json.loads(line)["type"] for line in lines] == ["ADDED", "MODIFIED", "DELETED"]
 
 
@@ -482,10 +485,10 @@ async def test_a_watch_begins_the_same_way(pair: Pair, maps: str) -> None:
     queries = (
         "watch=1",
         "watch=true&resourceVersion=0",
-        "watch=1&resourceVersion=1",
+        f"watch=1&{SINCE}",
         "watch=1&allowWatchBookmarks=true",
         "watch=1&allowWatchBookmarks=true&resourceVersion=0",
-        "watch=1&allowWatchBookmarks=true&resourceVersion=1",
+        f"watch=1&allowWatchBookmarks=true&{SINCE}",
         "watch=1&resourceVersion=99999999&allowWatchBookmarks=true",
         WATCH_LIST,
         f"{WATCH_LIST}&resourceVersion=0",
@@ -494,7 +497,7 @@ async def test_a_watch_begins_the_same_way(pair: Pair, maps: str) -> None:
         f"{WATCH_LIST}&labelSelector=x",
         "watch=1&sendInitialEvents=true&resourceVersionMatch=NotOlderThan",
         "watch=1&sendInitialEvents=false&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true",
-        "watch=1&sendInitialEvents=false&resourceVersionMatch=NotOlderThan&resourceVersion=1",
+        f"watch=1&sendInitialEvents=false&resourceVersionMatch=NotOlderThan&{SINCE}",
         "watch=1&fieldSelector=metadata.name%3Db",
         "watch=1&limit=1",
         "watch=0",
@@ -511,7 +514,7 @@ async def test_leaving_a_selector_is_deleted_and_entering_is_added(pair: Pair, m
         await pair.both("PATCH", f"{maps}/a", patch, Content_Type=MERGE)
     await pair.both("PATCH", f"{maps}/a", {"data": {"more": "1"}}, Content_Type=MERGE)
     await pair.both("DELETE", f"{maps}/a")
-    sent = await pair.same_watch(f"{maps}?watch=1&resourceVersion=1&labelSelector=x%3D1&timeoutSeconds=1")
+    sent = await pair.same_watch(f"{maps}?watch=1&{SINCE}&labelSelector=x%3D1&timeoutSeconds=1")
     events = [json.loads(line) for line in sent.text.splitlines()]
     assert [event["type"] for event in events] == ["ADDED", "DELETED", "ADDED", "MODIFIED", "DELETED"]
     assert events[1]["object"]["metadata"]["labels"] == {"x": "1"}
@@ -742,7 +745,7 @@ async def test_a_watch_of_tables_has_the_columns_once(pair: Pair, maps: str) -> 
     for name in ("a", "b"):
         await pair.both("POST", maps, {"metadata": {"name": name}, "data": {"k": "1"}})
     await pair.both("DELETE", f"{maps}/b")
-    for query in ("watch=1&resourceVersion=1", WATCH_LIST):
+    for query in (f"watch=1&{SINCE}", WATCH_LIST):
         sent = []
         for side in (pair.playground, pair.real):
             await side.ask("GET", f"{maps}?{query}&timeoutSeconds=1", Accept=TABLE)
