@@ -12,14 +12,17 @@ import sys
 import termios
 import time
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
 from select import select
+from typing import TypeVar
 from urllib.request import urlopen
 
 from bridge.app.page.server import EVENTS
 from tests.kit.deadlines import BUSY
 
+T = TypeVar("T")
 DEMO = [sys.executable, "-m", "bridge", "demo"]
 LINE = re.compile(r"^\d\d:\d\d:\d\d\.\d{3} [+~=-] (added|updated|deleted|sync) +\S+ +\S+  @\d+(  \w+)?$", re.MULTILINE)
 TOTALS = re.compile(r"(\d+) deltas, [\d.]+/s\s+·\s+added (\d+) updated (\d+) deleted (\d+)")
@@ -66,16 +69,17 @@ def test_on_a_terminal_the_summary_stays_below_until_ctrl_c() -> None:
 
 
 def test_on_a_terminal_there_is_a_page_until_the_end() -> None:
-    with terminal(80, 24) as (demo, screen):
+    with terminal(80, 24) as (demo, screen), ExitStack() as viewing:
         address = screen.read_until(r"page: (http://127\.0\.0\.1:\d+/)")[1]
-        with urlopen(address) as page, urlopen(f"{address}{EVENTS.removeprefix('/')}") as stream:
-            assert b"kubedelta" in page.read()
-            first = b"".join(iter(stream.readline, b"\n"))
-            assert b'"playground"' in first, "the picture of this bridge"
-            screen.type("\x03")
-            screen.read_to_the_end()
-            code = demo.wait(60 * BUSY)
+        page = screen.meanwhile(lambda: viewing.enter_context(urlopen(address)).read())
+        stream = screen.meanwhile(lambda: viewing.enter_context(urlopen(f"{address}{EVENTS.removeprefix('/')}")))
+        first = screen.meanwhile(lambda: b"".join(iter(stream.readline, b"\n")))
+        screen.type("\x03")
+        screen.read_to_the_end()
+        code = demo.wait(60 * BUSY)
 
+    assert b"kubedelta" in page
+    assert b'"playground"' in first, "the picture of this bridge"
     assert code == 0
 
 
@@ -98,7 +102,7 @@ def test_the_history_that_a_demo_names_answers_while_it_runs() -> None:
         assert named is not None
         environ = {**os.environ, "KUBEDELTA_HISTORY": named[1]}
         command = [*DEMO[:-1], "history", "deploy/web", "-n", "shop"]
-        ran = subprocess.run(command, env=environ, capture_output=True, text=True, check=True)
+        ran = screen.meanwhile(lambda: subprocess.run(command, env=environ, capture_output=True, text=True, check=True))
 
     assert "+ added" in ran.stdout
 
@@ -123,6 +127,14 @@ class Screen:
         deadline = time.monotonic() + timeout
         while self._read(deadline):
             pass
+
+    def meanwhile(self, work: Callable[[], T]) -> T:
+        """Reads on while ``work`` runs: a program whose terminal nobody reads stands still."""
+        with ThreadPoolExecutor(1) as thread:
+            result = thread.submit(work)
+            while not result.done():
+                self._read(time.monotonic() + 0.05)
+            return result.result()
 
     def type(self, keys: str) -> None:
         os.write(self._descriptor, keys.encode())
