@@ -211,7 +211,7 @@ class SinkFeed:
     async def _take_backfill(self, limit: int) -> Fetch[Record]:
         items, index = await self._sinks.read_backfill(self.sink, limit)
         if items:
-            return Fetch(items if self._watching is None else [self._with_watched(each) for each in items], index=index)
+            return Fetch([self._with_watched(each) for each in items], index=index)
         self.end_settled_backfill()
         return Fetch(())
 

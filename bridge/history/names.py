@@ -35,8 +35,7 @@ def meant(word: str, kept: Sequence[KeptResource]) -> Sequence[KeptResource]:
     """The resource that the word means, in each cluster of the file: by its plural, kind or short name, with the group
     behind it or without. Where several groups have it, the core group wins, then groups of Kubernetes by name. Raises
     NotInHistory with the names that the file has."""
-    asked = ResourceName.parsed(word)
-    found = [each for each in kept if _may_mean(asked, each)]
+    found = [each for each in kept if may_mean(word, each.name, each.kind)]
     if not found:
         there = ", ".join(sorted({each.name for each in kept})) or "none yet"
         raise NotInHistory(f"the file has no resource {word}; it has: {there}")
@@ -44,13 +43,9 @@ def meant(word: str, kept: Sequence[KeptResource]) -> Sequence[KeptResource]:
     return [each for each in found if each.name == first.name]
 
 
-def may_mean(word: str, resource: str) -> bool:
-    """Whether an operator may mean this resource (kubectl's name), of which no kind is known."""
+def may_mean(word: str, resource: str, kind: str | None = None) -> bool:
+    """Whether an operator may mean this resource (kubectl's name). ``kind``: None where it is not known."""
     asked = ResourceName.parsed(word)
     plural, _, group = resource.partition(".")
-    return asked.may_be_in(group) and asked.word in (plural, *SHORT_NAMES.get(resource, ()))
-
-
-def _may_mean(asked: ResourceName, kept: KeptResource) -> bool:
-    words = kept.plural, kept.kind.lower(), *SHORT_NAMES.get(kept.name, ())
-    return asked.may_be_in(kept.group) and asked.word in words
+    words = plural, plural if kind is None else kind.lower(), *SHORT_NAMES.get(resource, ())
+    return asked.may_be_in(group) and asked.word in words
