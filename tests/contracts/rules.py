@@ -18,6 +18,7 @@ from bridge.model.record import Delta, Gap, Record, Snapshot
 from sinks.base import Receipt, Sink
 from tests.contracts.destinations import CLUSTER, Stored
 from tests.kit.deadlines import BUSY
+from tests.kit.open_files import open_files
 
 _BEAT = 0.01
 """Seconds between two turns of the loop, and between two looks at it."""
@@ -180,15 +181,6 @@ def what_is_left() -> tuple[Counter[str], list[str], int]:
             thread.join(10 * BUSY)
     names = sorted(thread.name for thread in threads if thread.is_alive())
     return open_files(), names, len(asyncio.all_tasks())
-
-
-def open_files() -> Counter[str]:
-    """How many sockets, pipes, event polls, and files of each path."""
-    found: Counter[str] = Counter()
-    for each in Path("/proc/self/fd").iterdir():
-        with contextlib.suppress(FileNotFoundError):  # The listing itself, and what a thread has just closed.
-            found[str(each.readlink()).partition(":[")[0]] += 1
-    return found
 
 
 async def a_moment() -> None:

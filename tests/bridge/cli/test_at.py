@@ -31,6 +31,7 @@ from tests.bridge.cli.conftest import BuildHistory, Command
 from tests.bridge.playground.conftest import watching
 from tests.documents.pages import read
 from tests.kit.deadlines import BUSY
+from tests.kit.open_files import open_files
 from tests.kit.records import DEPLOYMENTS, PODS, a_delta, a_gap
 
 CRDS = Resource("apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition", False)
@@ -394,10 +395,6 @@ def _served(*words: str) -> Iterator[tuple[Path, subprocess.Popen[str]]]:
             process.wait(30 * BUSY)
 
 
-def _open_files(pid: int) -> list[str]:
-    return [os.path.realpath(each) for each in Path(f"/proc/{pid}/fd").iterdir()]
-
-
 def _client(kubeconfig: Path) -> httpx.AsyncClient:
     found = json.loads(kubeconfig.read_text())
     cluster, token = found["clusters"][0]["cluster"], found["users"][0]["user"]["token"]
@@ -418,7 +415,7 @@ async def test_the_cluster_is_served_until_a_signal(history: Path) -> None:
             pods = (await http.get("/api/v1/pods")).json()
             assert [each["metadata"]["name"] for each in pods["items"]] == ["web-1", "web-2"]
             assert (await http.delete("/api/v1/namespaces/shop/pods/web-1")).status_code == 405
-        assert str(history) not in _open_files(process.pid)  # A build may go on meanwhile, and trim the file.
+        assert str(history) not in open_files(process.pid)  # A build may go on meanwhile, and trim the file.
         process.send_signal(signal.SIGINT)
         assert process.wait(30 * BUSY) == Exit.OK
         assert not kubeconfig.parent.exists()
