@@ -1,3 +1,3 @@
 module kubedelta.example/reader
 
-go 1.22
+go 1.23

@@ -2,23 +2,15 @@
 package main
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
-	"math"
-	"net/url"
+	"maps"
+	"reflect"
 	"regexp"
 	"slices"
 	"sort"
-	"strconv"
 	"strings"
 )
-
-type event struct {
-	kind, identity, id, key, uid, op, evidence, snapshot, gap string
-	sequence, epoch, term                                     int64
-	data                                                      json.RawMessage
-}
 
 type known struct {
 	uid, identity, partition, snapshot, counted string
@@ -31,7 +23,7 @@ type gap struct {
 	Sequence  int64    `json:"sequence"`
 	Resources []string `json:"resources"`
 	id        string
-	partition *string
+	partition string
 }
 
 type reader struct {
@@ -48,140 +40,33 @@ func newReader(partitioned bool) *reader {
 	return &reader{partitioned, map[string]known{}, []gap{}, "", map[string]int64{}, map[string]int{}, map[string]int64{}}
 }
 
-// ── Forms ────────────────────────────────────────────────────────────────────
-
-func text(raw json.RawMessage) string {
-	var found string
-	if json.Unmarshal(raw, &found) == nil {
-		return found
-	}
-	return strings.TrimSpace(string(raw))
-}
-
-func number(raw string) (found int64) {
-	found, _ = strconv.ParseInt(raw, 10, 64)
-	return
-}
-
-func state(raw json.RawMessage) json.RawMessage {
-	var written string
-	if json.Unmarshal(raw, &written) == nil && len(raw) > 0 && raw[0] == '"' {
-		return json.RawMessage(written)
-	}
-	if bytes.Equal(bytes.TrimSpace(raw), []byte("null")) {
-		return nil
-	}
-	return raw
-}
-
-// attributes makes an event of the attributes of a CloudEvent; nil for a record of another program.
-func attributes(of map[string]string, data json.RawMessage, gap string) *event {
-	if !strings.HasPrefix(of["type"], "kubedelta.") || of["id"] == "" || of["source"] == "" || of["sequence"] == "" {
-		return nil
-	}
-	found := &event{kind: of["type"], id: of["id"], identity: of["source"] + " " + of["id"], key: of["partitionkey"],
-		uid: of["uid"], op: of["op"], evidence: of["evidence"], snapshot: of["snapshot"], gap: gap,
-		sequence: number(of["sequence"]), epoch: max(1, number(of["epoch"])), term: number(of["term"]), data: data}
-	if !slices.Contains([]string{"added", "updated", "deleted", "sync"}, found.op) {
-		found.op = ""
-	}
-	return found
-}
-
-func decode(encoding string, record map[string]json.RawMessage) *event {
-	of, gap := map[string]string{}, ""
-	switch encoding {
-	case "structured":
-		for name, value := range record {
-			of[name] = text(value)
-		}
-		return attributes(of, record["data"], "")
-	case "kafka", "nats":
-		var headers map[string]string
-		json.Unmarshal(record["headers"], &headers)
-		for name, value := range headers {
-			name = strings.ToLower(name)
-			if plain, found := strings.CutPrefix(name, "ce_"); found {
-				of[plain] = value
-			} else if plain, found := strings.CutPrefix(name, "ce-"); found {
-				of[plain], _ = url.PathUnescape(value)
-			} else if name == "kubedelta-gap" {
-				gap = value
-			}
-		}
-		return attributes(of, state(record[map[string]string{"kafka": "value", "nats": "payload"}[encoding]]), gap)
-	}
-	names := []string{"cluster", "group", "resource", "namespace", "name", "resource_version"}
-	source, data := record, record["object"]
-	of["op"] = text(record["op"])
-	if encoding == "envelope" {
-		names = []string{"db", "schema", "table", "namespace", "objectname", "resourceversion"}
-		source = map[string]json.RawMessage{}
-		json.Unmarshal(record["source"], &source)
-		of["op"] = map[string]string{"c": "added", "u": "updated", "d": "deleted", "r": "sync"}[of["op"]]
-		data = record["after"]
-		if of["op"] == "deleted" {
-			data = record["before"]
-		}
-	}
-	for _, name := range []string{"id", "uid", "evidence", "sequence", "epoch", "term"} {
-		of[name] = text(source[name])
-	}
-	parts := []string{}
-	for index, name := range names[:5] {
-		part := text(source[name])
-		if part == "" {
-			part = map[int]string{1: "core", 3: "_"}[index]
-		}
-		parts = append(parts, part)
-	}
-	of["partitionkey"], of["type"] = strings.Join(parts, "/"), "kubedelta."+encoding
-	of["source"] = "/clusters/" + parts[0]
-	if number(of["epoch"]) > 1 {
-		of["source"] += "/epochs/" + of["epoch"]
-	}
-	if named := state(source["gap"]); len(named) > 0 {
-		gap = string(named)
-	}
-	if named := text(source["snapshot"]); named != "false" && named != "null" {
-		of["snapshot"] = named
-	}
-	return attributes(of, state(data), gap)
-}
-
-// ── Rules ────────────────────────────────────────────────────────────────────
+const anywhere = "*" // The partition of a gap of all partitions: no topic is called so.
 
 var marker = regexp.MustCompile(`/p[0-9]+$`)
 
-func (r *reader) provenFor(partition *string) int64 {
-	if partition != nil || !r.partitioned {
-		if found, has := r.proven[deref(partition)]; has {
-			return found
-		}
-		return -1
+func (r *reader) provenFor(partition string) int64 {
+	if !r.partitioned {
+		partition = ""
 	}
-	if len(r.proven) == 0 {
-		return -1
+	if found, has := r.proven[partition]; has {
+		return found
 	}
-	least := int64(math.MaxInt64)
-	for _, each := range r.proven {
-		least = min(least, each)
+	if partition == anywhere && len(r.proven) > 0 {
+		return slices.Min(slices.Collect(maps.Values(r.proven)))
 	}
-	return least
+	return -1
 }
 
-func deref(partition *string) string {
-	if partition == nil {
-		return ""
+// resourceOf is a resource as the bridge and kubectl name it.
+func resourceOf(key []string) string {
+	if key[1] == "core" {
+		return key[2]
 	}
-	return *partition
+	return key[2] + "." + key[1]
 }
 
 func (r *reader) note(found gap) {
-	same := func(each gap) bool {
-		return each.id == found.id && each.Sequence == found.Sequence && deref(each.partition) == deref(found.partition) &&
-			(each.Resources == nil) == (found.Resources == nil) && slices.Equal(each.Resources, found.Resources)
-	}
+	same := func(each gap) bool { return reflect.DeepEqual(each, found) }
 	if found.Sequence > r.provenFor(found.partition) && !slices.ContainsFunc(r.gaps, same) {
 		r.gaps = append(r.gaps, found)
 	}
@@ -189,13 +74,9 @@ func (r *reader) note(found gap) {
 
 func (r *reader) uncertain(key string, of known) bool {
 	part := strings.Split(key, "/")
-	named := part[2]
-	if part[1] != "core" {
-		named += "." + part[1]
-	}
 	for _, each := range r.gaps {
-		if (each.partition == nil || *each.partition == of.partition) && of.sequence < each.Sequence &&
-			each.Sequence > r.proven[of.partition] && (each.Resources == nil || slices.Contains(each.Resources, named) ||
+		if (each.partition == anywhere || each.partition == of.partition) && of.sequence < each.Sequence &&
+			each.Sequence > r.proven[of.partition] && (each.Resources == nil || slices.Contains(each.Resources, resourceOf(part)) ||
 			slices.Contains(each.Resources, part[1]+"/"+part[2])) {
 			return true
 		}
@@ -213,7 +94,7 @@ func isNewer(e *event, of known) bool {
 func (r *reader) apply(e *event, partition string) (steps []string) {
 	named := func(each gap) bool { return each.id == e.gap }
 	if e.gap != "" && e.gap != r.newestGap && !slices.ContainsFunc(r.gaps, named) {
-		r.note(gap{Sequence: e.sequence, id: e.gap})
+		r.note(gap{Sequence: e.sequence, id: e.gap, partition: anywhere})
 		r.newestGap, steps = e.gap, []string{"GapFound"}
 	}
 	if e.op == "" {
@@ -225,8 +106,8 @@ func (r *reader) apply(e *event, partition string) (steps []string) {
 	of, has := r.objects[e.key]
 	if e.snapshot != "" && of.counted != e.snapshot {
 		r.counted[partition+"\t"+e.snapshot]++
+		of.counted = e.snapshot
 		if has {
-			of.counted = e.snapshot
 			r.objects[e.key] = of
 		}
 	}
@@ -238,15 +119,12 @@ func (r *reader) apply(e *event, partition string) (steps []string) {
 	resource := strings.Join(strings.Split(e.key, "/")[1:3], "/")
 	if e.epoch > max(1, r.epochs[resource]) {
 		r.epochs[resource] = e.epoch
-		r.note(gap{Sequence: e.sequence, id: fmt.Sprint("epoch/", resource, e.epoch), Resources: []string{resource}})
+		r.note(gap{Sequence: e.sequence, id: fmt.Sprint("epoch/", resource, e.epoch), partition: anywhere, Resources: []string{resource}})
 		steps = append(steps, "EpochBegan")
 	}
-	gone, counted := e.op == "deleted", of.counted
-	if e.snapshot != "" {
-		counted = e.snapshot
-	}
+	gone := e.op == "deleted"
 	r.objects[e.key] = known{uid: e.uid, identity: e.identity, partition: partition, snapshot: e.snapshot,
-		counted: counted, sequence: e.sequence, term: e.term, deleted: gone, state: e.data}
+		counted: of.counted, sequence: e.sequence, term: e.term, deleted: gone, state: e.data}
 	switch {
 	case has && e.identity == of.identity:
 		return append(steps, "Repeated")
@@ -267,9 +145,9 @@ func (r *reader) notice(e *event, partition string) string {
 	isMarker := marker.MatchString(e.id)
 	switch strings.TrimSuffix(strings.TrimPrefix(e.kind, "kubedelta."), ".v1") {
 	case "gap":
-		found := gap{Sequence: e.sequence, id: marker.ReplaceAllString(e.id, "")}
+		found := gap{Sequence: e.sequence, id: marker.ReplaceAllString(e.id, ""), partition: anywhere}
 		if r.partitioned && isMarker {
-			found.partition = &partition
+			found.partition = partition
 		}
 		var data struct{ Resources []string }
 		json.Unmarshal(e.data, &data)
@@ -312,13 +190,9 @@ func (r *reader) ended(e *event, partition string) string {
 	swept := []string{}
 	for key, of := range r.objects {
 		part := strings.Split(key, "/")
-		named := part[2]
-		if part[1] != "core" {
-			named += "." + part[1]
-		}
 		resource, namespace := data.Only["resource"], data.Only["namespace"]
 		if of.partition != partition || of.sequence >= e.sequence ||
-			resource != nil && text(resource) != named || namespace != nil && text(namespace) != part[3] {
+			resource != nil && text(resource) != resourceOf(part) || namespace != nil && text(namespace) != part[3] {
 			continue
 		}
 		if !of.deleted {
@@ -331,7 +205,7 @@ func (r *reader) ended(e *event, partition string) string {
 		}
 	}
 	if len(data.Only) == 0 {
-		r.proven[partition] = max(e.sequence, r.provenFor(&partition))
+		r.proven[partition] = max(e.sequence, r.provenFor(partition))
 		r.gaps = slices.DeleteFunc(r.gaps, func(each gap) bool { return each.Sequence <= r.provenFor(each.partition) })
 	}
 	sort.Strings(swept)

@@ -53,7 +53,7 @@ def test_the_consumer_goes_on_behind_a_torn_line(tmp_path: Path) -> None:
 def test_the_consumer_in_go_comes_to_the_same(tmp_path: Path) -> None:
     (found,) = re.findall(r"```go\n(.*?)```", PAGE, flags=re.DOTALL)
     (tmp_path / "main.go").write_text(found, encoding="utf-8")
-    for name in ("reader.go", "go.mod"):
+    for name in ("reader.go", "forms.go", "go.mod"):
         shutil.copy(READER / "go" / name, tmp_path)
     (tmp_path / "audit.jsonl").write_bytes(b"\n".join(LINES[:3]) + b"\n" + LINES[3][:40])
     subprocess.run(["go", "build", "-o", "consumer", "."], cwd=tmp_path, check=True)

@@ -65,6 +65,7 @@ class Flink(Server):
             "-XX:+UseSerialGC",
             "-XX:TieredStopAtLevel=1",
             "-Xshare:auto",
+            f"-Djava.io.tmpdir={self.folder}",  # A Flink that is killed leaves its unpacked planner there.
         )
         return ["java", *flags, "-cp", f"{self._build}/*", RUNNER, *statements]
 

@@ -20,8 +20,8 @@ A source gives batches of records, and says where the next batch begins. What a 
                     for step in reader.apply(record.event(), record.partition): ...
                 store.position = source.position
 
-``follow`` waits for further records and never ends; ``read`` ends at the present end, and may be called again. Both
-continue where the other one stopped. Without ``resume`` a source begins with the oldest record.
+``follow`` waits for further records and never ends, and says by an empty batch that the reader has caught up; ``read``
+ends at the present end, and may be called again. Both continue where the other one stopped. Without ``resume`` a source begins with the oldest record.
 
 A source says nothing of Kubernetes or of CloudEvents, so it has no opinion about records of other programs: they come
 as they are, and ``Record.event`` raises NotAnEvent. ``lost`` tells that some were removed before they were read (by a

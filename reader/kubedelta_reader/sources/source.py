@@ -55,11 +55,17 @@ class Source(ABC):
         before. May wait a fraction of a second for a record."""
 
     async def follow(self) -> AsyncGenerator[Sequence[Record]]:
-        """``read`` again and again."""
+        """``read`` again and again. An empty batch says that the reader has caught up: nothing was left to read. It
+        comes at the first present end, and at each one behind further records."""
+        caught_up = False
         while True:
             async with aclosing(self.read()) as batches:
                 async for batch in batches:
+                    caught_up = caught_up and not batch
                     yield batch
+            if not caught_up:
+                caught_up = True
+                yield ()
             await asyncio.sleep(_LOOK_EVERY)
 
     @property

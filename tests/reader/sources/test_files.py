@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import os
+from contextlib import aclosing
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -64,6 +65,18 @@ async def test_a_source_goes_on_in_the_open_file(path: Path) -> None:
 
     write(path, 3)
     assert (await rest(path, position))[0] == [line(3)]
+
+
+async def test_a_source_that_follows_says_once_behind_records_that_it_has_caught_up(path: Path) -> None:
+    path.touch()
+    async with FileSource(path) as source, aclosing(source.follow()) as batches:
+        assert await anext(batches) == ()
+
+        write(path, 1, 2)
+        assert [[each.data for each in await anext(batches)] for _ in range(2)] == [[line(1), line(2)], []]
+
+        write(path, 3)
+        assert [[each.data for each in await anext(batches)] for _ in range(2)] == [[line(3)], []]
 
 
 def rotate_numbers(path: Path) -> None:
