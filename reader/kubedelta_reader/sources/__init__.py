@@ -21,7 +21,8 @@ A source gives batches of records, and says where the next batch begins. What a 
                 store.position = source.position
 
 ``follow`` waits for further records and never ends, and says by an empty batch that the reader has caught up; ``read``
-ends at the present end, and may be called again. Both continue where the other one stopped. Without ``resume`` a source begins with the oldest record.
+ends at the present end, and may be called again. Both continue where the other one stopped. Without ``resume`` a source
+begins with the oldest record.
 
 A source says nothing of Kubernetes or of CloudEvents, so it has no opinion about records of other programs: they come
 as they are, and ``Record.event`` raises NotAnEvent. ``lost`` tells that some were removed before they were read (by a

@@ -68,7 +68,7 @@ async def test_a_source_goes_on_in_the_open_file(path: Path) -> None:
 
 
 async def test_a_source_that_follows_says_once_behind_records_that_it_has_caught_up(path: Path) -> None:
-    path.touch()
+    write(path)
     async with FileSource(path) as source, aclosing(source.follow()) as batches:
         assert await anext(batches) == ()
 
