@@ -27,7 +27,6 @@ import msgspec
 from kubedelta_reader import structured
 
 from bridge.history import HistoryFile, PastPoint
-from bridge.history.compare import compared
 from bridge.history.points import in_words
 from bridge.history.recorder import HistoryBounds, Recorder
 
@@ -198,7 +197,7 @@ def main() -> None:
             "all pods now": lambda history: _count(history.at(PastPoint.parsed("now"), resource="po")),
             "everything at noon": lambda history: _count(history.at(point(0.5))),
             "what changed in the last hour": lambda history: _count(
-                compared(history, point(23 / 24), PastPoint.parsed("now"))
+                history.compared(point(23 / 24), PastPoint.parsed("now"))
             ),
             "all pods at a version": lambda history: _count(
                 history.at(PastPoint.parsed(f"pods={chosen.steps // 2}"), resource="po")

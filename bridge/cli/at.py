@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from importlib.util import find_spec
 from itertools import groupby
 from pathlib import Path
@@ -29,10 +29,9 @@ from bridge.cli.manifests import as_yaml, manifest_in, state_as_yaml
 from bridge.cli.process import handle_signals
 from bridge.cli.terminal import complain, flush, plain, pretty, say, size, table
 from bridge.history import HistoryFile, NotInHistory, PastPoint, StateAt
-from bridge.history.names import KeptResource
-from bridge.history.points import in_words
+from bridge.history.file import KeptResource
+from bridge.history.points import in_words, moment
 from bridge.history.restore import CannotBeRestored, Restored, restored
-from bridge.model.formats.object_paths import ObjectName
 from bridge.model.primitives.printable import counted
 from bridge.playground import PastCluster, PastObject, columns_of, past_kind, past_selection
 from bridge.playground.objects import crds
@@ -91,7 +90,7 @@ class _Then:
             kept.plural,
             kept.kind,
             kept.api_version.rpartition("/")[2],
-            namespaced=some is None or bool(ObjectName.of(some.key).namespace),
+            namespaced=some is None or bool(some.name.namespace),
             definition=definition,
         )
 
@@ -109,7 +108,7 @@ def _seen(file: Path | None, point: str, namespace: str | None) -> Iterator[_The
             )
         bound = history.bound(then)
         complain(bound.text)
-        yield _Then(history, then, namespace, datetime.fromtimestamp(bound.time / 1_000_000, UTC))
+        yield _Then(history, then, namespace, moment(bound.time))
 
 
 # ── get ──────────────────────────────────────────────────────────────────────
@@ -129,7 +128,7 @@ def _get(then: _Then, targets: Sequence[Target], form: str | None, labels: str, 
         for kept, name in asked:
             for each in then.states(kept.name, name):
                 if chosen is None or chosen[kept](_past_object(each)):
-                    found.add(_Asked(kept, ObjectName.of(each.key).name))
+                    found.add(_Asked(kept, each.name.name))
                     if each.uncertain:
                         uncertain[each.uncertain] += 1
                     yield kept, each
@@ -182,7 +181,7 @@ def _why_missing(then: _Then, asked: _Asked) -> str:
 
 
 def _typed_name(kept: KeptResource, state: StateAt) -> str:
-    return f"{kept.kind.lower()}{f'.{kept.group}' if kept.group else ''}/{ObjectName.of(state.key).name}"
+    return f"{kept.kind.lower()}{f'.{kept.group}' if kept.group else ''}/{state.name.name}"
 
 
 def _print_table(then: _Then, kept: KeptResource, states: Iterator[StateAt], *, wide: bool, with_type: bool) -> None:
@@ -193,12 +192,11 @@ def _print_table(then: _Then, kept: KeptResource, states: Iterator[StateAt], *, 
     with_namespace = kind.namespaced and then.namespace is None
     rows = []
     for each in states:
-        name = ObjectName.of(each.key)
-        cells = columns.cells(manifest_in(each.state) or {"metadata": {"name": name.name}}, then.moment)
+        cells = columns.cells(manifest_in(each.state) or {"metadata": {"name": each.name.name}}, then.moment)
         texts = ["<none>" if cells[number] is None else str(cells[number]) for number in shown]
         if with_type:
             texts[0] = _typed_name(kept, each)
-        rows.append([name.namespace, *texts] if with_namespace else texts)
+        rows.append([each.name.namespace, *texts] if with_namespace else texts)
     header = [columns.columns[number].name.upper() for number in shown]
     say(table(["NAMESPACE", *header] if with_namespace else header, rows))
 
@@ -231,20 +229,20 @@ def _print_documents(states: Iterator[StateAt], *, alone: bool, as_json: bool) -
 class _Clock:
     """Begins at a moment, and passes at a speed; 0 stands still."""
 
-    def __init__(self, moment: datetime, speed: float) -> None:
-        self._moment = moment
+    def __init__(self, first: datetime, speed: float) -> None:
+        self._first = first
         self._speed = speed
-        self._began = time.monotonic()
+        self.begin()
 
     def begin(self) -> None:
         self._began = time.monotonic()
 
     def now(self) -> datetime:
-        return self._moment + timedelta(seconds=(time.monotonic() - self._began) * self._speed)
+        return self._first + timedelta(seconds=(time.monotonic() - self._began) * self._speed)
 
     def until(self, micros: int) -> float:
         """Seconds until a time, in microseconds since 1970."""
-        return max(0.0, (micros / 1_000_000 - self.now().timestamp()) / self._speed)
+        return max(0.0, (moment(micros) - self.now()).total_seconds() / self._speed)
 
 
 async def _serve(then: _Then, speed: float, reading: ExitStack) -> None:
@@ -299,20 +297,18 @@ def _loaded(states: Iterator[StateAt]) -> Iterator[PastObject]:
 
 
 def _past_object(found: StateAt) -> PastObject:
-    name = ObjectName.of(found.key)
-    return PastObject(name.resource, name.namespace, name.name, found.version, found.state)
+    return PastObject(found.name, found.version, found.state)
 
 
 async def _play(then: _Then, past: PastCluster, clock: _Clock) -> None:
     """What happened next, at the clock's pace."""
     for step in then.history.changes(then.point):
-        name = ObjectName.of(step.key)
-        if then.namespace not in (None, name.namespace):
+        if then.namespace not in (None, step.name.namespace):
             continue
         await asyncio.sleep(clock.until(step.time))
         state = None if step.op == "deleted" else step.state
         if state != b"":
-            past.change(PastObject(name.resource, name.namespace, name.name, step.version, state))
+            past.change(PastObject(step.name, step.version, state))
     complain("the end of the history; its last states stay")
 
 
@@ -361,7 +357,7 @@ def _restored_state(then: _Then, resource: str, name: str) -> StateAt:
     (kept,) = then.history.meant(resource)
     found = list(then.states(kept.name, name))
     if len(found) > 1:
-        places = ", ".join(ObjectName.of(each.key).namespace for each in found)
+        places = ", ".join(each.name.namespace for each in found)
         raise UsageError(f"kubedelta restore: {kept.name} {name} is in several namespaces ({places}): add -n")
     if not found:
         raise NotInHistory(f'{kept.name} "{name}" did not exist then; kubedelta history {resource}/{name} has all')
@@ -386,4 +382,4 @@ def _doubts(state: StateAt) -> list[str]:
 
 
 def _title(state: StateAt) -> str:
-    return f"{shown(state.key)}, version {state.version}, seen at {in_words(state.time)}"
+    return f"{shown(state)}, version {state.version}, seen at {in_words(state.time)}"

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from datetime import UTC, datetime
 from functools import partial
 from itertools import chain, repeat
 from pathlib import Path
@@ -27,13 +26,11 @@ from bridge.history import HistoryFile, HistoryStep, PastPoint
 from bridge.history.actors.actor_log import actors_in
 from bridge.history.actors.audit import Join
 from bridge.history.actors.joining import Made, StepOfObject, made_by
-from bridge.history.compare import StatePair, compared
-from bridge.history.file import KnownGap, StateAt
-from bridge.history.points import in_words
+from bridge.history.file import KnownGap, StateAt, StatePair, ToldState
+from bridge.history.points import in_words, moment
 from bridge.history.recorder import RECORDS
 from bridge.model.change import Op
 from bridge.model.formats.content import Include
-from bridge.model.formats.object_paths import ObjectName
 from bridge.model.primitives.printable import escaped
 from bridge.views.differences import differences
 
@@ -86,8 +83,8 @@ def show(
         for (step, last, missing), made in zip(steps(), makers, strict=False):
             if last is None and form is None:
                 since = paint(f"uid {step.uid}; {_told_since(history, step)}", "dim")
-                say_escaped(f"{paint(shown(step.key), 'cyan')} {since}")
-            say_escaped(_step_text(step, missing, made, form, paint))
+                say_escaped(f"{paint(shown(step), 'cyan')} {since}")
+            say_escaped(_step_text(step, last, missing, made, form, paint))
     return Exit.OK
 
 
@@ -99,7 +96,7 @@ def _steps(history: HistoryFile, objects: Sequence[tuple[str, str]], namespace: 
     last: HistoryStep | None = None
     gaps: Sequence[KnownGap] = ()
     for step in chain.from_iterable(history.steps(*each, namespace) for each in objects):
-        if last is None or (last.key, last.uid) != (step.key, step.uid):
+        if last is None or (last.name, last.uid) != (step.name, step.uid):
             last, gaps = None, history.gaps(step.key)
         yield step, last, _missing(step, last, gaps)
         last = step
@@ -118,7 +115,7 @@ def _makers(steps: Iterable[_Step], path: Path) -> Sequence[Made | None]:
                 version=step.version,
                 before=None if missing else before,
                 deleted=step.op == "deleted",
-                time=datetime.fromtimestamp(step.time / 1e6, UTC),
+                time=moment(step.time),
             )
         )
     try:
@@ -152,12 +149,13 @@ def objects_of(command: str, words: Sequence[str]) -> Sequence[tuple[str, str]]:
 
 
 def _told_since(history: HistoryFile, step: HistoryStep) -> str:
-    told = [each for each in history.coverage() if each.resource == ObjectName.of(step.key).resource]
+    resource = step.name.resource
+    told = [each for each in history.coverage() if each.resource == resource]
     which = {RECORDS: "those objects alone that changed since"}
     words = [
         f"told since {in_words(each.time)} with {which.get(each.how, 'all objects of that time')}" for each in told
     ]
-    if (watched := history.watched(ObjectName.of(step.key).resource)) is not None:
+    if (watched := history.watched(resource)) is not None:
         words.append(watched.words)
     if history.since:
         words.append(f"what was before {in_words(history.since)} is trimmed")
@@ -168,36 +166,36 @@ def _missing(step: HistoryStep, last: HistoryStep | None, gaps: Sequence[KnownGa
     """Why steps between the two may be missing; empty if none are."""
     if last is None:
         return ""
-    found = [gap.words for gap in gaps if last.sequence < gap.gap.sequence <= step.sequence]
+    found = [gap.words for gap in gaps if last.sequence < gap.sequence <= step.sequence]
     if step.blind is not None:
         found.append(f"the bridge did not see this change, which may have been made since {in_words(step.blind)}")
     return "; ".join(found)
 
 
-def _step_text(step: HistoryStep, missing: str, made: Made | None, form: str | None, paint: Paint) -> str:
+def _step_text(
+    step: HistoryStep, last: HistoryStep | None, missing: str, made: Made | None, form: str | None, paint: Paint
+) -> str:
     if form == "json":
-        return _json(_document(step, missing, made))
+        return _json(_document(step, last, missing, made))
     warning = f"! steps may be missing: {missing}" if missing else ""
-    head = "\n".join(filter(None, (paint(warning, "red"), _step_line(step, made, paint, with_paths=form is None))))
+    paths = changed(last, step) if form is None else None
+    head = "\n".join(filter(None, (paint(warning, "red"), _step_line(step, paths, made, paint))))
     if form == "yaml":
         comments = "\n".join(f"# {line}" for line in head.split("\n"))
         return f"---\n{comments}\n{state_as_yaml(step.state)}"
     if form == "diff":
-        return "\n".join([head, *unified(step.before, step.state, paint)])
+        return "\n".join([head, *unified(last, step, paint)])
     return head
 
 
-def _step_line(step: HistoryStep, made: Made | None, paint: Paint, *, with_paths: bool) -> str:
+def _step_line(step: HistoryStep, paths: Sequence[str] | None, made: Made | None, paint: Paint) -> str:
     parts = [
         paint(in_words(step.time), "dim"),
         paint(f"{_SIGNS.get(step.op, '*')} {step.op:<7}", colour_of(step.op)),
+        paint(f"@{step.version}" if step.version else "", "dim"),
+        paint("" if step.evidence == "watched" else step.evidence, "dim"),
+        paint(", ".join(paths or ()), "plain"),
     ]
-    if step.version:
-        parts.append(paint(f"@{step.version}", "dim"))
-    if step.evidence not in ("", "watched"):
-        parts.append(paint(step.evidence, "dim"))
-    if with_paths and step.before is not None:
-        parts.append(paint(", ".join(changed(step.before, step.state)), "plain"))
     if managers := _managers(step.managers):
         parts.append(paint(f"by {', '.join(managers)}", "cyan"))
     if made is not None:
@@ -220,7 +218,7 @@ def _managers(managers: bytes) -> Sequence[str]:
     return [f"{name} ({part})" if part else name for name, part in names]
 
 
-def _document(step: HistoryStep, missing: str, made: Made | None) -> dict[str, Any]:
+def _document(step: HistoryStep, last: HistoryStep | None, missing: str, made: Made | None) -> dict[str, Any]:
     return {
         "time": in_words(step.time),
         "key": step.key,
@@ -230,7 +228,7 @@ def _document(step: HistoryStep, missing: str, made: Made | None) -> dict[str, A
         "op": step.op,
         "evidence": step.evidence,
         "managers": msgspec.Raw(step.managers or b"null"),
-        "changed": None if step.before is None else changed(step.before, step.state),
+        "changed": changed(last, step),
         "missing": missing,
         "actor": None if made is None else {"join": made.join, "request": made.actor},
         "object": msgspec.Raw(step.state or b"null"),
@@ -257,32 +255,28 @@ def diff(
             complain(f"{point.text}: {history.bound(point).text}")
         everything: Sequence[tuple[str | None, str | None]] = [(None, None)]
         for asked, called in targets or everything:
-            for pair in compared(history, *points, resource=asked, namespace=namespace, name=called):
+            for pair in history.compared(*points, resource=asked, namespace=namespace, name=called):
                 found = True
-                say_escaped("\n".join(_pair_lines(pair, form, paint)))
+                say_escaped(_pair_text(pair, form, paint))
     return Exit.NO if found else Exit.OK
 
 
-def _pair_lines(pair: StatePair, form: str | None, paint: Paint) -> Iterator[str]:
+def _pair_text(pair: StatePair, form: str | None, paint: Paint) -> str:
     if form == "json":
-        yield _json(_pair_document(pair))
-        return
-    yield _pair_line(pair, paint, with_paths=form is None)
-    if form == "diff":
-        was, now = (None if each is None else each.state for each in pair)
-        yield from unified(was, now, paint)
+        return _json(_pair_document(pair))
+    head = _pair_line(pair, changed(*pair) if form is None else None, paint)
+    return "\n".join([head, *unified(*pair, paint)]) if form == "diff" else head
 
 
-def _pair_line(pair: StatePair, paint: Paint, *, with_paths: bool) -> str:
+def _pair_line(pair: StatePair, paths: Sequence[str] | None, paint: Paint) -> str:
     there = [each for each in pair if each is not None]
     op = "added" if pair.before is None else "deleted" if pair.after is None else "updated"
     parts = [
         paint(_SIGNS[op], colour_of(op)),
-        paint(shown(there[0].key), "cyan"),
+        paint(shown(there[0]), "cyan"),
         paint(" → ".join(f"@{each.version}" for each in there), "dim"),
+        paint(", ".join(paths or ()), "plain"),
     ]
-    if with_paths and pair.before is not None and pair.after is not None:
-        parts.append(paint(", ".join(changed(pair.before.state, pair.after.state)), "plain"))
     parts += [paint(f"(uncertain: {each.uncertain})", "red") for each in there if each.uncertain]
     return " ".join(filter(None, parts))
 
@@ -292,7 +286,7 @@ def _pair_document(pair: StatePair) -> dict[str, Any]:
         "key": next(each.key for each in pair if each is not None),
         "before": _state_document(pair.before),
         "after": _state_document(pair.after),
-        "changed": changed(pair.before.state, pair.after.state) if pair.before and pair.after else None,
+        "changed": changed(*pair),
     }
 
 
@@ -312,14 +306,16 @@ def _state_document(found: StateAt | None) -> dict[str, Any] | None:
 # ── States as text ───────────────────────────────────────────────────────────
 
 
-def changed(before: bytes, after: bytes) -> Sequence[str]:
-    """The paths that differ, without the API server's counters."""
-    return differences(before, after, (Include.CHANGED,)).changed or ()
+def changed(before: ToldState | None, after: ToldState | None) -> Sequence[str] | None:
+    """The paths that differ, without the API server's counters; None without two states."""
+    if before is None or after is None:
+        return None
+    return differences(before.state, after.state, (Include.CHANGED,)).changed or ()
 
 
-def unified(before: bytes | None, after: bytes | None, paint: Paint) -> Iterator[str]:
+def unified(before: ToldState | None, after: ToldState | None, paint: Paint) -> Iterator[str]:
     """A unified diff of the YAML of both, coloured."""
-    was, now = ([] if state is None else state_as_yaml(state).split("\n") for state in (before, after))
+    was, now = ([] if each is None else state_as_yaml(each.state).split("\n") for each in (before, after))
     for line in unified_diff(was, now):
         colour = {"+": "green", "-": "red", "@": "cyan"}.get(line[:1], "plain")
         yield paint(line, colour)
@@ -329,7 +325,6 @@ def _json(document: Any) -> str:
     return escaped(msgspec.json.encode(document).decode(errors="replace"))
 
 
-def shown(key: str) -> str:
+def shown(found: ToldState) -> str:
     """kubectl's name of the resource, and the object's."""
-    name = ObjectName.of(key)
-    return f"{name.resource} {name.key}"
+    return f"{found.name.resource} {found.name.key}"

@@ -12,6 +12,8 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from difflib import Match, SequenceMatcher
 
+from bridge.views.differences import equal_ends
+
 _CONTEXT = 3
 """Equal lines around a change."""
 _MOST_COMPARED = 50
@@ -20,7 +22,7 @@ _MOST_COMPARED = 50
 
 def unified_diff(was: Sequence[str], now: Sequence[str]) -> Iterator[str]:
     """Hunks, without the names of files; nothing for equal texts."""
-    for group in _Patience(was, now).get_grouped_opcodes(_CONTEXT):
+    for group in _Patience(None, was, now, autojunk=False).get_grouped_opcodes(_CONTEXT):
         _, first, _, begin, _ = group[0]
         _, _, last, _, end = group[-1]
         yield f"@@ -{_range(first, last)} +{_range(begin, end)} @@"
@@ -39,30 +41,26 @@ def _range(start: int, end: int) -> str:
 
 
 class _Patience(SequenceMatcher[str]):
-    def __init__(self, was: Sequence[str], now: Sequence[str]) -> None:
-        super().__init__(None, was, now, autojunk=False)
-        self._was = was
-        self._now = now
-
     def get_matching_blocks(self) -> list[Match]:
         blocks = [Match(0, 0, 0)]
-        for match in self._matches():
+        for first, second in _pairs(self.a, self.b):
             last = blocks[-1]
-            if (last.a + last.size, last.b + last.size) == (match.a, match.b):
-                blocks[-1] = Match(last.a, last.b, last.size + match.size)
-            elif match.size:
-                blocks.append(match)
-        return [*blocks, Match(len(self._was), len(self._now), 0)]
+            if (last.a + last.size, last.b + last.size) == (first, second):
+                blocks[-1] = Match(last.a, last.b, last.size + 1)
+            else:
+                blocks.append(Match(first, second, 1))
+        return [*blocks, Match(len(self.a), len(self.b), 0)]
 
-    def _matches(self) -> Iterator[Match]:
-        """In their order."""
-        was, now = self._was, self._now
-        at, other = 0, 0
-        for first, second in [*_common(was, now), (len(was), len(now))]:
-            yield from _between(was[at:first], now[other:second], at, other)
-            if first < len(was):
-                yield Match(first, second, 1)
-            at, other = first + 1, second + 1
+
+def _pairs(was: Sequence[str], now: Sequence[str]) -> Iterator[tuple[int, int]]:
+    """Places of the lines that stay, in their order."""
+    at, other = 0, 0
+    for first, second in [*_common(was, now), (len(was), len(now))]:
+        for place, place_now in _between(was[at:first], now[other:second]):
+            yield at + place, other + place_now
+        if first < len(was):
+            yield first, second
+        at, other = first + 1, second + 1
 
 
 def _common(was: Sequence[str], now: Sequence[str]) -> list[tuple[int, int]]:
@@ -86,15 +84,12 @@ def _common(was: Sequence[str], now: Sequence[str]) -> list[tuple[int, int]]:
     return found[::-1]
 
 
-def _between(was: Sequence[str], now: Sequence[str], at: int, other: int) -> Iterator[Match]:
-    """Matches of two parts, which begin at these places."""
-    shorter = min(len(was), len(now))
-    start = next((place for place in range(shorter) if was[place] != now[place]), shorter)
-    left = shorter - start
-    ends = next((back for back in range(left) if was[-1 - back] != now[-1 - back]), left)
-    yield Match(at, other, start)
+def _between(was: Sequence[str], now: Sequence[str]) -> Iterator[tuple[int, int]]:
+    """As ``_pairs``, of what is between two common lines."""
+    start, ends = equal_ends(was, now)
+    yield from ((place, place) for place in range(start))
     middle, others = was[start : len(was) - ends], now[start : len(now) - ends]
     if max(len(middle), len(others)) <= _MOST_COMPARED:
         for match in SequenceMatcher(None, middle, others, autojunk=False).get_matching_blocks():
-            yield Match(at + start + match.a, other + start + match.b, match.size)
-    yield Match(at + len(was) - ends, other + len(now) - ends, ends)
+            yield from ((start + match.a + number, start + match.b + number) for number in range(match.size))
+    yield from ((len(was) - back, len(now) - back) for back in range(ends, 0, -1))

@@ -10,6 +10,7 @@ import msgspec
 import yaml
 
 from bridge.cli.terminal import DEEPEST, pretty
+from bridge.history.bodies import decoded
 from bridge.history.restore import RedactedValue
 from bridge.model.primitives.printable import escaped
 
@@ -44,10 +45,7 @@ _Dumper.add_representer(RedactedValue, _marked)
 
 def manifest_in(state: bytes) -> dict[str, Any] | None:
     """None for a state that is no object: the stream has none, or another program wrote it."""
-    try:
-        return msgspec.json.decode(state, type=dict[str, Any])
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-        return None
+    return decoded(state, dict[str, Any])
 
 
 def state_as_yaml(state: bytes) -> str:

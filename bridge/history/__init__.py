@@ -6,13 +6,12 @@ the steps that its ``Reader`` makes.
 
 actors     who made the changes, by the API server's audit log
 points     a time or a version in the past, as an operator writes it
-names      which objects of the file an operator means: ``deploy/web``, ``po``
 bodies     states as packed texts, and the patches from each state back to the one before
 tables     the file in SQL: its tables, how it is opened, and what a reader of the stream knows
 recorder   keeps the steps of a stream in the file, and trims it
 retained_log  the log that a bridge retains, as a stream
-file       HistoryFile: the states at a point, the steps behind one or of an object, gaps and coverage
-compare    the objects that differ between two points
+file       HistoryFile: the states at a point, what differs between two, the steps behind one or of an object, gaps and
+           coverage
 restore    a manifest that can be applied, out of a state
 
 How other commands use it::

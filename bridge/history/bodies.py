@@ -7,8 +7,8 @@ leads back, or where it would not be smaller, the state before is kept whole.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from typing import Any, TypeVar
 
 import apsw
 import msgspec
@@ -22,22 +22,21 @@ FULL_EVERY = 16
 """Steps of an object: the state of each is at most so many patches away."""
 _decode = msgspec.json.Decoder().decode
 _encode = msgspec.json.Encoder().encode
+T = TypeVar("T")
 
 
-class WayBack(NamedTuple):
-    """From a state to the one before."""
+def decoded(text: bytes, kind: type[T]) -> T | None:
+    """None for a text of another form: somebody else may have written it."""
+    try:
+        return msgspec.json.decode(text, type=kind)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return None
 
-    whole: bool
-    """``text`` is the state before. Otherwise a merge patch."""
-    text: bytes
 
-
-def way_back(state: bytes, before: bytes, *, whole: bool) -> WayBack:
-    """``whole``: it is time for one."""
-    patch = None if whole else differences(state, before, (Include.PATCH,)).patch
-    if patch is None or len(patch) >= len(before):
-        return WayBack(True, before)
-    return WayBack(False, patch)
+def patch_back(state: bytes, before: bytes) -> bytes | None:
+    """None where no merge patch leads to the state before, or it would not be smaller than that."""
+    patch = differences(state, before, (Include.PATCH,)).patch
+    return None if patch is None or len(patch) >= len(before) else patch
 
 
 def went_back(state: bytes, patches: Sequence[bytes]) -> bytes:
@@ -51,12 +50,14 @@ def went_back(state: bytes, patches: Sequence[bytes]) -> bytes:
 
 
 class Packing:
-    """Packs the texts of the resources. Used in one thread."""
+    """Packs the texts of the resources, with the dictionaries of the file. Used in one thread."""
 
-    def __init__(self, dictionaries: Iterable[tuple[int, int, bytes]]) -> None:
-        """``dictionaries``: their numbers, resources and contents. Raises apsw.CorruptError for damaged ones."""
+    def __init__(self, connection: apsw.Connection) -> None:
+        """Raises apsw.CorruptError for damaged dictionaries."""
+        self._connection = connection
+        rows = connection.execute("SELECT number, resource, content FROM dictionaries")
         try:
-            self._codec = BodyCodec(Dictionary(*each) for each in dictionaries)
+            self._codec = BodyCodec(Dictionary(*row) for row in rows)
         except ValueError as error:
             raise apsw.CorruptError(str(error)) from error
 
@@ -72,15 +73,13 @@ class Packing:
         except ValueError as error:
             raise apsw.CorruptError(str(error)) from error
 
-    def new_dictionary(self) -> tuple[int, int, bytes] | None:
-        """A dictionary that is used from now on, if one can be made: number, resource and content. It has to be durable
-        with what is packed behind it."""
+    def make_dictionary(self) -> None:
+        """Saves a dictionary and uses it from now on, if there are samples enough. In a transaction."""
         samples = self._codec.take_samples()
-        dictionary = None if samples is None else make_dictionary(*samples)
-        if dictionary is None:
-            return None
-        self._codec.learn(dictionary)
-        return dictionary.number, dictionary.kind, dictionary.content
+        if samples is not None and (made := make_dictionary(*samples)) is not None:
+            row = made.number, made.kind, made.content
+            self._connection.execute("INSERT INTO dictionaries VALUES (?,?,?)", row)
+            self._codec.learn(made)
 
 
 def _sealed(row: int) -> Any:

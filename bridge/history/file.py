@@ -7,6 +7,8 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import cache
+from heapq import merge
+from itertools import chain, groupby
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
@@ -15,36 +17,61 @@ import msgspec
 from kubedelta_reader import Known
 from kubedelta_reader.reader import Gap
 
-from bridge.history.bodies import Packing, went_back
-from bridge.history.names import KeptResource, may_mean, meant
+from bridge.history.bodies import Packing, decoded, went_back
 from bridge.history.points import NotInHistory, PastPoint, in_words
-from bridge.history.tables import ToldPart, decode_parts, opened
+from bridge.history.tables import ToldPart, opened
+from bridge.model.formats.object_paths import ObjectName, partition_key
 from bridge.model.primitives.printable import counted
-from bridge.model.resource import Scope
+from bridge.model.resource import SHORT_NAMES, ResourceName, Scope
 
 # ── Answers ──────────────────────────────────────────────────────────────────
 
 
+class KeptResource(NamedTuple):
+    """A row of ``resources``."""
+
+    id: int
+    cluster: str
+    group: str
+    plural: str
+    api_version: str
+    """Of the first object."""
+    kind: str
+
+    @property
+    def name(self) -> str:
+        """kubectl's name."""
+        return self.object("", "").resource
+
+    def object(self, namespace: str, name: str) -> ObjectName:
+        """One of its objects."""
+        return ObjectName(self.cluster, self.group, self.plural, namespace, name)
+
+
 @dataclass(frozen=True, slots=True)
-class _Told:
-    key: str
-    """``<cluster>/<group>/<resource>/<namespace>/<name>``, the partition key of its events."""
+class ToldState:
+    name: ObjectName
     uid: str
+    state: bytes
+    """JSON, as the stream had it: what was redacted is redacted. Empty where the stream has no states."""
     version: str
     """resourceVersion."""
     sequence: int
     """Of the record that told the state."""
     time: int
     """When the bridge saw the change: microseconds since 1970."""
-    state: bytes
-    """JSON, as the stream had it: what was redacted is redacted. Empty where the stream has no states."""
     blind: int | None
     """None for a step that the bridge saw happen. Otherwise it was found by a comparison, and may have happened at any
     time since this one; steps between may be missing."""
 
+    @property
+    def key(self) -> str:
+        """The partition key of its events."""
+        return partition_key(*self.name)
+
 
 @dataclass(frozen=True, slots=True)
-class StateAt(_Told):
+class StateAt(ToldState):
     """An object that existed at a point, and its state there. ``blind``: of the step that brought it."""
 
     uncertain: str
@@ -52,7 +79,7 @@ class StateAt(_Told):
 
 
 @dataclass(frozen=True, slots=True)
-class HistoryStep(_Told):
+class HistoryStep(ToldState):
     """A change of an object, as a record told it. ``state``: behind the step; of a delete the last one."""
 
     op: str
@@ -62,22 +89,28 @@ class HistoryStep(_Told):
     snapshot had the object no more)."""
     managers: bytes
     """JSON: the field managers that made the change; empty where the stream does not tell them."""
-    before: bytes | None
-    """None for the first step that the file has of the object, and in ``changes``."""
 
 
-class KnownGap(NamedTuple):
+class StatePair(NamedTuple):
+    """An object at two points; None where it did not exist. Not both are None."""
+
+    before: StateAt | None
+    after: StateAt | None
+
+
+class KnownGap(Gap, frozen=True):
     """Records that never came."""
 
     time: int
     settled: int | None
     """When a snapshot had told what became of the objects; None where none has yet."""
     words: str
-    gap: Gap
 
-    def covers(self, key: str, sequence: int, partition: str) -> bool:
-        """Whether the gap makes the state uncertain that a record with this number told."""
-        return self.gap.covers(key, Known(uid="", sequence=sequence, id="", partition=partition))
+    def is_open(self, time: int | None) -> bool:
+        """At a time; None for the end of the file."""
+        if time is None:
+            return self.settled is None
+        return self.time <= time and (self.settled is None or self.settled > time)
 
 
 class ToldSince(NamedTuple):
@@ -111,8 +144,6 @@ class HistorySize(NamedTuple):
 class PointBound(NamedTuple):
     """How far an answer about a point can be trusted."""
 
-    exact: bool
-    """The point is a version: exact for its resource."""
     time: int
     """Of the point, in microseconds since 1970: of a version, when the bridge saw it; of now, that of the newest
     record."""
@@ -149,6 +180,8 @@ _MOST_NAMES = 1000
 _RESOURCES = 'SELECT id, cluster, "group", plural, api_version, kind FROM resources ORDER BY cluster, plural, "group"'
 _NUMBER = "(version <> '' AND NOT (op = 'deleted' AND evidence NOT IN ('watched', 'recovered')))"
 """Steps whose version is the one at which they happened; a delete that nobody saw has the version before it."""
+_STEP = "version, sequence, time, blind, op, evidence, ifnull(managers, x'')"
+"""As HistoryStep has them."""
 _COMPARED = "the bridge did not see the next change, which it found later by a comparison"
 
 
@@ -158,7 +191,7 @@ class HistoryFile:
 
     def __init__(self, connection: apsw.Connection) -> None:
         self._connection = connection
-        self._packing = Packing(connection.execute("SELECT number, resource, content FROM dictionaries"))
+        self._packing = Packing(connection)
         self.resources = [KeptResource(*row) for row in connection.execute(_RESOURCES)]
         since, newest = connection.execute("SELECT since, newest FROM history").get
         self.since = int(since)
@@ -197,15 +230,19 @@ class HistoryFile:
         return None if parts is None else _watched_of([part for part in parts if part.resource == resource])
 
     def meant(self, word: str) -> Sequence[KeptResource]:
-        """See ``names.meant``. Where the file has no such resource, the error says whether the bridge watched it."""
-        try:
-            return meant(word, self.resources)
-        except NotInHistory as error:
+        """The resource that the word means, in each cluster of the file: by its plural, kind or short name, with the
+        group behind it or without. Where several groups have it, the core group wins, then groups of Kubernetes by
+        name. Raises NotInHistory with the names that the file has, and whether the bridge watched such a resource."""
+        found = [each for each in self.resources if _may_mean(word, each.name, each.kind)]
+        if not found:
+            there = ", ".join(sorted({each.name for each in self.resources})) or "none yet"
+            text = f"the file has no resource {word}; it has: {there}"
             parts = self._watched_parts(None)
-            if parts is None:
-                raise
-            found = _watched_of([part for part in parts if may_mean(word, part.resource)])
-            raise NotInHistory(f"{error}; {found.words}") from None
+            if parts is not None:
+                text += f"; {_watched_of([part for part in parts if _may_mean(word, part.resource)]).words}"
+            raise NotInHistory(text)
+        first = min(found, key=lambda each: ("." in each.group and not each.group.endswith(".k8s.io"), each.group))
+        return [each for each in found if each.name == first.name]
 
     def _watched_parts(self, time: int | None) -> Sequence[ToldPart] | None:
         rows = self._connection.execute(
@@ -213,18 +250,20 @@ class HistoryFile:
             " AND (? IS NULL OR time <= ?))",
             (time, time),
         ).fetchall()
-        return [part for (parts,) in rows for part in decode_parts(str(parts))] if rows else None
+        read = msgspec.json.Decoder(list[ToldPart]).decode
+        return [part for (parts,) in rows for part in read(str(parts))] if rows else None
 
     def gaps(self, key: str = "") -> Sequence[KnownGap]:
         """In the order of their times. ``key``: those alone that are about this object."""
         rows = self._connection.execute(
-            "SELECT time, settled, data, id, sequence, partition, resources FROM gaps ORDER BY time, id"
+            "SELECT id, sequence, partition, resources, time, settled, data FROM gaps ORDER BY time, id"
         )
+        names = msgspec.json.Decoder(tuple[str, ...] | None).decode
         found = [
-            KnownGap(time, settled, _words(id, data), Gap(id, sequence, partition or None, _names(resources)))
-            for time, settled, data, id, sequence, partition, resources in rows
+            KnownGap(id, sequence, partition or None, names(resources or "null"), time, settled, _words(id, data))
+            for id, sequence, partition, resources, time, settled, data in rows
         ]
-        return [gap for gap in found if gap.covers(key, -1, self._partition(key))] if key and found else found
+        return [*self._covering(found, key, -1)] if key else found
 
     def bound(self, point: PastPoint) -> PointBound:
         """Raises NotInHistory for a point before the beginning."""
@@ -234,17 +273,16 @@ class HistoryFile:
             others = f"other resources are as the bridge saw them at {in_words(found.time)}"
             if point.version > found.newest:
                 end = f"the file ends before that: the newest version of {kept.name} is {found.newest}; {others}"
-                return PointBound(False, found.time, end)
-            return PointBound(True, found.time, f"exact for {kept.name}; {others}")
+                return PointBound(found.time, end)
+            return PointBound(found.time, f"exact for {kept.name}; {others}")
         self._expect_reached(point.time)
         end = in_words(self._newest)
         if point.time is None:
-            text = f"the newest record is of {end}; what happened since is not in the file"
-            return PointBound(False, self._newest, text)
+            return PointBound(self._newest, f"the newest record is of {end}; what happened since is not in the file")
         if point.time > self._newest:
-            return PointBound(False, point.time, f"the file ends before that: its newest record is of {end}")
+            return PointBound(point.time, f"the file ends before that: its newest record is of {end}")
         text = f"as the bridge saw it at {in_words(point.time)}: a change that it saw later may have been made before"
-        return PointBound(False, point.time, text)
+        return PointBound(point.time, text)
 
     # ── States and steps ─────────────────────────────────────────────────────
 
@@ -263,22 +301,36 @@ class HistoryFile:
         filters, values = _filters(namespace, name, everywhere=resource is not None)
         known = self.gaps()
         for each, cut in self._cuts(point, resource):
-            gaps = [gap for gap in known if _is_open(gap, cut.time)]
+            gaps = [gap for gap in known if gap.is_open(cut.time)]
             rows = self._connection.execute(
-                "SELECT o.id, o.namespace, o.name, o.uid, o.state, s.id, s.sequence, s.time, s.version, s.blind"
+                "SELECT o.id, o.namespace, o.name, o.uid, o.state, s.id, s.version, s.sequence, s.time, s.blind"
                 " FROM objects o JOIN steps s ON s.id ="
                 f" (SELECT id FROM steps WHERE object = o.id AND {cut.condition} ORDER BY time DESC, id DESC LIMIT 1)"
                 f" WHERE o.resource = ? AND s.op <> 'deleted'{filters} ORDER BY o.namespace, o.name, o.id",
                 (*cut.values, each.id, *values),
             )
-            for object, space, called, uid, newest, step, sequence, time, version, blind in rows:
-                key = each.key(space, called)
+            for object, space, called, uid, newest, step, version, sequence, time, blind in rows:
+                found = each.object(space, called)
                 state, is_blind = self._packing.unpacked(newest), False
                 if cut.time is not None:
                     state, next_blind = self._state(object, newest, step, time)
                     is_blind = next_blind is not None and next_blind <= cut.time
-                uncertain = self._uncertain(gaps, key, sequence) or (_COMPARED if is_blind else "")
-                yield StateAt(key, uid, version, sequence, time, state, blind, uncertain)
+                covering = self._covering(gaps, partition_key(*found), sequence)
+                uncertain = next((gap.words for gap in covering), _COMPARED if is_blind else "")
+                yield StateAt(found, uid, state, version, sequence, time, blind, uncertain)
+
+    def compared(self, before: PastPoint, after: PastPoint, **asked: str | None) -> Iterator[StatePair]:
+        """The objects that differ between two points, of those that are asked for and in the order of ``at``. An object
+        that was replaced under its name is two pairs. Raises NotInHistory as ``at`` does."""
+        befores = (StatePair(each, None) for each in self.at(before, **asked))
+        afters = (StatePair(None, each) for each in self.at(after, **asked))
+        for _, alike in groupby(merge(befores, afters, key=_place), _place):
+            match [*alike]:
+                case [StatePair(StateAt() as was, None), StatePair(None, StateAt() as now)] if was.uid == now.uid:
+                    if was.state != now.state:
+                        yield StatePair(was, now)
+                case others:
+                    yield from others
 
     def changes(self, after: PastPoint) -> Iterator[HistoryStep]:
         """The steps behind the point, in the order of ``sequence``. Raises NotInHistory as ``at`` does."""
@@ -286,15 +338,14 @@ class HistoryFile:
         kept = {each.id: each for each, _ in cuts}
         behind = " OR ".join(f"(o.resource = {each.id} AND NOT ({cut.condition}))" for each, cut in cuts)
         rows = self._connection.execute(
-            "SELECT object, o.resource, o.namespace, o.name, o.uid, o.state, id, sequence, time, op, evidence, version,"
-            " managers, blind FROM steps JOIN (SELECT id AS row, resource, namespace, name, uid, state FROM objects) o"
+            f"SELECT object, o.resource, o.namespace, o.name, o.uid, o.state, id, time, {_STEP} FROM steps"
+            " JOIN (SELECT id AS row, resource, namespace, name, uid, state FROM objects) o"
             f" ON row = object WHERE {behind} ORDER BY sequence, id",
             tuple(value for _, cut in cuts for value in cut.values),
         )
-        for object, of, space, name, uid, newest, step, sequence, time, op, evidence, version, managers, blind in rows:
-            key = kept[of].key(space, name)
+        for object, of, space, name, uid, newest, step, time, *told in rows:
             state, _ = self._state(object, newest, step, time)
-            yield HistoryStep(key, uid, version, sequence, time, state, blind, op, evidence, managers or b"", None)
+            yield HistoryStep(kept[of].object(space, name), uid, state, *told)
 
     def steps(self, resource: str, name: str, namespace: str | None = None) -> Iterator[HistoryStep]:
         """The steps of the objects of this name, one incarnation behind the other, each in its order. As for kubectl,
@@ -307,7 +358,7 @@ class HistoryFile:
                 (each.id, name, namespace, namespace),
             )
             for object, space, uid, newest in rows:
-                yield from self._steps_of(object, each.key(space, name), uid, newest)
+                yield from self._steps_of(object, each.object(space, name), uid, newest)
 
     def expect_known(self, resource: str, name: str | None, namespace: str | None = None) -> None:
         """Raises NotInHistory for a resource, or a name of an object, that the file never had, with those that it
@@ -340,22 +391,25 @@ class HistoryFile:
         if namespace not in names:
             raise NotInHistory(f"the file has no object in namespace {namespace}; it has some in {', '.join(names)}")
 
-    def _steps_of(self, object: int, key: str, uid: str, newest: bytes) -> Iterator[HistoryStep]:
+    def _steps_of(self, object: int, name: ObjectName, uid: str, newest: bytes) -> Iterator[HistoryStep]:
         waiting: list[tuple[Any, ...]] = []
-        before: bytes | None = None
         rows = self._connection.execute(
-            "SELECT whole, back, version, sequence, time, op, evidence, managers, blind FROM steps WHERE object = ?"
-            " ORDER BY time, id",
-            (object,),
+            f"SELECT whole, back, {_STEP} FROM steps WHERE object = ? ORDER BY time, id", (object,)
         )
-        for row in rows:
-            if row[0] and waiting:
-                for step in _told(waiting, self._packing, key, uid, row[1], before):
-                    before = step.state
-                    yield step
+        # As if a step behind the last one told the state before it, whole.
+        for row in chain(rows, [(True, newest)]):
+            whole, back, *_ = row
+            if whole and waiting:
+                state = self._packing.unpacked(back)
+                states = [state]
+                for _, patch, *_ in reversed(waiting[1:]):
+                    if patch is not None:
+                        state = went_back(state, [self._packing.unpacked(patch)])
+                    states.append(state)
+                for (_, _, *told), state in zip(waiting, reversed(states), strict=True):
+                    yield HistoryStep(name, uid, state, *told)
                 waiting = []
             waiting.append(row)
-        yield from _told(waiting, self._packing, key, uid, newest, before)
 
     # ── Inside ───────────────────────────────────────────────────────────────
 
@@ -412,15 +466,15 @@ class HistoryFile:
     def _state(self, object: int, newest: bytes, step: int, time: int) -> tuple[bytes, int | None]:
         """The state of an object behind a step, and ``blind`` of the next one."""
         patches: list[bytes] = []
-        state, blind_next, is_next = newest, None, True
+        state, blind_next = newest, None
         rows = self._connection.execute(
             "SELECT whole, back, blind FROM steps WHERE object = ? AND time >= ? AND id > ? ORDER BY time, id",
             (object, time, step),
         )
         with closing(rows):
-            for whole, back, blind in rows:
-                if is_next:
-                    blind_next, is_next = blind, False
+            for number, (whole, back, blind) in enumerate(rows):
+                if number == 0:
+                    blind_next = blind
                 if whole:
                     state = back
                     break
@@ -429,34 +483,26 @@ class HistoryFile:
         unpacked = [self._packing.unpacked(each) for each in reversed(patches)]
         return went_back(self._packing.unpacked(state), unpacked), blind_next
 
-    def _uncertain(self, gaps: Sequence[KnownGap], key: str, sequence: int) -> str:
-        partition = self._partition(key) if gaps else ""
-        return next((gap.words for gap in gaps if gap.covers(key, sequence, partition)), "")
-
-    def _partition(self, key: str) -> str:
-        return self._connection.execute("SELECT partition FROM known WHERE key = ?", (key,)).get or ""
-
-
-def _told(
-    rows: Sequence[tuple[Any, ...]], packing: Packing, key: str, uid: str, newest: bytes, before: bytes | None
-) -> Iterator[HistoryStep]:
-    """Steps of an incarnation. ``newest``: the state behind the last one, packed."""
-    state = packing.unpacked(newest)
-    states = [state]
-    for _, back, *_ in reversed(rows[1:]):
-        if back is not None:
-            state = went_back(state, [packing.unpacked(back)])
-        states.append(state)
-    for row, state in zip(rows, reversed(states), strict=True):
-        _, _, version, sequence, time, op, evidence, managers, blind = row
-        yield HistoryStep(key, uid, version, sequence, time, state, blind, op, evidence, managers or b"", before)
-        before = state
+    def _covering(self, gaps: Sequence[KnownGap], key: str, sequence: int) -> Iterator[KnownGap]:
+        """Those that make the state uncertain that a record with this number told."""
+        if gaps:
+            partition = self._connection.execute("SELECT partition FROM known WHERE key = ?", (key,)).get or ""
+            known = Known(uid="", sequence=sequence, id="", partition=partition)
+            yield from (gap for gap in gaps if gap.covers(key, known))
 
 
-def _is_open(gap: KnownGap, time: int | None) -> bool:
-    if time is None:
-        return gap.settled is None
-    return gap.time <= time and (gap.settled is None or gap.settled > time)
+def _place(pair: StatePair) -> tuple[str, ...]:
+    """As the file orders objects."""
+    name = next(each.name for each in pair if each is not None)
+    return (name.cluster, name.plural, name.group, name.namespace, name.name)
+
+
+def _may_mean(word: str, resource: str, kind: str | None = None) -> bool:
+    """Whether an operator may mean this resource (kubectl's name). ``kind``: None where it is not known."""
+    asked = ResourceName.parsed(word)
+    plural, _, group = resource.partition(".")
+    words = plural, plural if kind is None else kind.lower(), *SHORT_NAMES.get(resource, ())
+    return asked.may_be_in(group) and asked.word in words
 
 
 def _watched_of(parts: Sequence[ToldPart]) -> Watched:
@@ -485,13 +531,6 @@ class _GapData(msgspec.Struct):
 def _words(id: str, data: str) -> str:
     if id.startswith("epoch/"):
         return "versions of the API server ran backwards"
-    try:
-        found = msgspec.json.decode(data, type=_GapData)
-    except msgspec.MsgspecError:
-        found = _GapData()
+    found = decoded(data.encode(), _GapData) or _GapData()
     records = "records" if found.count is None else counted(found.count, "record")
     return f"{records} never came{found.reason and ': '}{found.reason}"
-
-
-def _names(resources: str | None) -> tuple[str, ...] | None:
-    return None if resources is None else msgspec.json.decode(resources, type=tuple[str, ...])

@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 
 from config.values import Duration
 
-_MICROSECONDS = 1_000_000
+_1970 = datetime(1970, 1, 1, tzinfo=UTC)
 # ASCII: otherwise \d matches the digits of every alphabet.
 _TIME = re.compile(r"\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d(:\d\d(\.\d+)?)?([Zz]|[+-]\d\d:\d\d)", re.ASCII)
 _VERSION = re.compile(r"([A-Za-z0-9.-]+)=([0-9]{1,18})", re.ASCII)
@@ -58,11 +58,15 @@ def microseconds(time: str) -> int:
     return _since_1970(found)
 
 
+def moment(time: int) -> datetime:
+    """``time``: in microseconds since 1970."""
+    return _1970 + timedelta(microseconds=time)
+
+
 def in_words(time: int) -> str:
     """RFC 3339, UTC, to the millisecond."""
-    seconds, rest = divmod(time, _MICROSECONDS)
-    return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%S}.{rest // 1000:03}Z"
+    return moment(time).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def _since_1970(time: datetime) -> int:
-    return (time - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1)
+    return (time - _1970) // timedelta(microseconds=1)

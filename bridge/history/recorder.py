@@ -21,7 +21,7 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from time import time_ns
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 from kubedelta_reader import (
@@ -30,15 +30,14 @@ from kubedelta_reader import (
     EpochBegan,
     Event,
     GapFound,
-    Known,
     Left,
     Reader,
     SnapshotEnded,
 )
 
-from bridge.history.bodies import FULL_EVERY, Packing, way_back
+from bridge.history.bodies import FULL_EVERY, Packing, decoded, patch_back
 from bridge.history.points import NotInHistory, microseconds
-from bridge.history.tables import Incarnation, Incarnations, KnownObjects, ToldPart, decode_parts, opened
+from bridge.history.tables import KnownObjects, ToldPart, opened
 from bridge.model.formats.object_paths import ObjectName, partition_key
 
 _MICROSECONDS = 1_000_000
@@ -76,7 +75,22 @@ class _SnapshotData(msgspec.Struct):
     watched: msgspec.Raw = msgspec.Raw()
 
 
-_decode_member = msgspec.json.Decoder(_ObjectMember).decode
+class _Incarnation(NamedTuple):
+    """A row of ``objects``: an object under its name with its uid."""
+
+    id: int
+    resource: int
+    state: bytes
+    """The newest."""
+    time: int
+    patches: int
+
+
+_FIND = (
+    "SELECT o.id, o.resource, o.state, o.time, o.patches FROM objects o JOIN resources r ON r.id = o.resource"
+    ' WHERE r.cluster = ? AND r."group" = ? AND r.plural = ? AND o.namespace = ? AND o.name = ? AND o.uid = ?'
+    " ORDER BY o.id DESC LIMIT 1"
+)
 
 
 class Recorder:
@@ -88,9 +102,8 @@ class Recorder:
         self._connection = opened(path, writable=True)
         try:
             self._bounds = bounds
-            self._packing = Packing(self._connection.execute("SELECT number, resource, content FROM dictionaries"))
-            self._incarnations = Incarnations(self._connection, self._packing)
-            self._known = KnownObjects(self._connection, self._incarnations)
+            self._packing = Packing(self._connection)
+            self._known = KnownObjects(self._connection)
             self._reader = Reader(self._known, partitioned=partitioned)
             known, newest = self._connection.execute("SELECT source, newest FROM history").get
             if known not in ("", source):
@@ -117,22 +130,14 @@ class Recorder:
     def batch(self, position: bytes) -> Iterator[None]:
         """A transaction with the records that are given to ``record`` in it, and the position behind them. Raises
         NotInHistory if another build writes the file, and apsw.Error."""
-        execute = self._connection.execute
-        execute("BEGIN IMMEDIATE")
-        try:
+        with self._connection:
             if self._known.position != self._position:
                 raise NotInHistory("another build writes this file at the same time")
             yield
-            if (dictionary := self._packing.new_dictionary()) is not None:
-                execute("INSERT INTO dictionaries VALUES (?,?,?)", dictionary)
-            self._incarnations.save_seen()
-            execute("UPDATE history SET source = ?, newest = ?", (self._source, self._newest))
+            self._packing.make_dictionary()
+            self._connection.execute("UPDATE history SET source = ?, newest = ?", (self._source, self._newest))
             self._known.position = position
             self._trim()
-        except BaseException:
-            execute("ROLLBACK")
-            raise
-        execute("COMMIT")
         self._position = position
 
     # ── Recording ────────────────────────────────────────────────────────────
@@ -142,19 +147,21 @@ class Recorder:
         time = self._time_of(event)
         for step in self._reader.apply(event, partition):
             match step:
-                case Changed(key):
-                    self._changed(key, event, time)
-                case Deleted(key, _, last, evidence) if evidence == REPLACED:
-                    self._end(key, last, event, time, REPLACED)
+                case Changed(key, _, before):
+                    self._changed(key, event, time, comes_back=before is None)
+                case Deleted(key, _, last, evidence) if last is not None and evidence == REPLACED:
+                    self._end(key, last.uid, event, time, REPLACED)
                 case Deleted(key, _, last) | Left(key, _, last):
-                    self._gone(key, last, event, time)
+                    if last is not None and last.uid != event.uid:
+                        self._end(key, last.uid, event, time, REPLACED)
+                    self._gone(key, event, time)
                 case SnapshotEnded(_, swept, incomplete):
                     for key, known in swept:
-                        self._end(key, known, event, time, SWEPT)
+                        self._end(key, known.uid, event, time, SWEPT)
                     self._note_gaps(event, time)
                     # The reader has read the rest of the data.
                     data = msgspec.json.decode(event.data, type=_SnapshotData)
-                    if (parts := _parts_in(data.watched)) is not None:
+                    if (parts := decoded(data.watched, list[ToldPart])) is not None:
                         self._note_watched(event.key, time, parts)
                     if data.only is None and not incomplete and not partition:
                         self._cover(event, time)
@@ -178,69 +185,78 @@ class Recorder:
         self._newest = max(self._newest, time)
         return time
 
-    def _changed(self, key: str, event: Event, time: int) -> None:
-        found = self._incarnations.find(key, event.uid)
+    def _changed(self, key: str, event: Event, time: int, *, comes_back: bool) -> None:
+        found = self._find(key, event.uid)
         if found is None:
             self._add(key, event, time)
-        elif not event.data or event.data != found.state or not self._is_alive(found):
-            self._append(found, event, time, event.evidence, event.data)
-        elif self._reader.gaps:
-            self._append(found, event, time, event.evidence, found.state)
+        elif comes_back or not event.data or event.data != found.state or self._reader.gaps:
+            self._append(found, event, time, event.data)
 
-    def _is_alive(self, found: Incarnation) -> bool:
-        """False for an object that comes back as it was."""
-        newest = "SELECT op FROM steps WHERE object = ? ORDER BY time DESC, id DESC LIMIT 1"
-        return bool(self._connection.execute(newest, (found.id,)).get != _DELETED)
-
-    def _gone(self, key: str, last: Known | None, event: Event, time: int) -> None:
-        if last is not None and last.uid != event.uid:
-            self._end(key, last, event, time, REPLACED)
-        found = self._incarnations.find(key, event.uid)
+    def _gone(self, key: str, event: Event, time: int) -> None:
+        found = self._find(key, event.uid)
         if found is None:
             self._add(key, event, time)
         else:
-            self._append(found, event, time, event.evidence, event.data or found.state)
+            self._append(found, event, time, event.data or found.state)
 
-    def _end(self, key: str, last: Known | None, event: Event, time: int, evidence: str) -> None:
+    def _end(self, key: str, uid: str, event: Event, time: int, evidence: str) -> None:
         """An object that exists no more, as a record of something else says."""
-        found = None if last is None else self._incarnations.find(key, last.uid)
-        if found is not None:
-            ended = msgspec.structs.replace(event, op=_DELETED, version="", managers=b"")
-            self._append(found, ended, time, evidence, found.state)
+        if (found := self._find(key, uid)) is not None:
+            ended = msgspec.structs.replace(event, op=_DELETED, evidence=evidence, version="", managers=b"")
+            self._append(found, ended, time, found.state)
+
+    def _find(self, key: str, uid: str) -> _Incarnation | None:
+        row = self._connection.execute(_FIND, (*ObjectName.of(key), uid)).fetchone()
+        if row is None:
+            return None
+        id, resource, state, time, patches = row
+        return _Incarnation(id, resource, self._packing.unpacked(state), time, patches)
 
     def _add(self, key: str, event: Event, time: int) -> None:
-        name = ObjectName.of(key)
-        resource = self._incarnations.resource(name)
+        execute = self._connection.execute
+        *names, namespace, name = ObjectName.of(key)
+        resource = execute('SELECT id FROM resources WHERE cluster = ? AND "group" = ? AND plural = ?', names).get
         if resource is None:
-            member = _member_of(event.data)
-            resource = self._incarnations.add_resource(name, member.apiVersion, member.kind)
+            member = decoded(event.data, _ObjectMember) or _ObjectMember()
+            resource = execute(
+                'INSERT INTO resources (cluster, "group", plural, api_version, kind, seen) VALUES (?,?,?,?,?,0)'
+                " RETURNING id",
+                (*names, member.apiVersion, member.kind),
+            ).get
             how = LISTED if event.evidence == "listed" else RECORDS
-            self._connection.execute("INSERT INTO coverage VALUES (?,?,?,?)", (resource, time, event.sequence, how))
-        found = self._incarnations.add(key, event.uid, resource, event.data, time)
-        self._insert(found, event, event.evidence, changed=False, whole=False, back=None)
+            execute("INSERT INTO coverage VALUES (?,?,?,?)", (resource, time, event.sequence, how))
+        object = execute(
+            "INSERT INTO objects (resource, namespace, name, uid, state, time, patches) VALUES (?,?,?,?,?,?,0)"
+            " RETURNING id",
+            (resource, namespace, name, event.uid, self._packing.packed(resource, event.data), time),
+        ).get
+        self._insert(object, resource, event, time, changed=False, whole=False, back=None)
 
-    def _append(self, found: Incarnation, event: Event, time: int, evidence: str, state: bytes) -> None:
-        whole, back = False, None
+    def _append(self, found: _Incarnation, event: Event, time: int, state: bytes) -> None:
         changed = state != found.state
-        found.patches += 1
-        if changed or found.patches >= FULL_EVERY:
-            whole, text = way_back(state, found.state, whole=found.patches >= FULL_EVERY)
-            back = self._packing.packed(found.resource, text)
-            found.patches = 0 if whole else found.patches
-        found.state, found.time = state, max(time, found.time)
-        self._incarnations.save(found)
-        self._insert(found, event, evidence, changed=changed, whole=whole, back=back)
+        patches = found.patches + 1
+        whole, back = False, None
+        if changed or patches >= FULL_EVERY:
+            patch = None if patches >= FULL_EVERY else patch_back(state, found.state)
+            whole = patch is None
+            back = self._packing.packed(found.resource, found.state if patch is None else patch)
+        self._connection.execute(
+            "UPDATE objects SET state = ?, time = ?, patches = ? WHERE id = ?",
+            (self._packing.packed(found.resource, state), max(time, found.time), 0 if whole else patches, found.id),
+        )
+        self._insert(found.id, found.resource, event, max(time, found.time), changed=changed, whole=whole, back=back)
 
     def _insert(
-        self, found: Incarnation, event: Event, evidence: str, *, changed: bool, whole: bool, back: bytes | None
+        self, object: int, resource: int, event: Event, time: int, *, changed: bool, whole: bool, back: bytes | None
     ) -> None:
+        execute = self._connection.execute
         blind = None
-        if evidence in _INFERRED or (event.op == "sync" and changed):
-            blind = self._incarnations.seen(found.resource)
-        elif evidence in _SEEN and event.op != "sync":
-            self._incarnations.see(found.resource, found.time)
-        told = found.id, event.sequence, found.time, event.op, evidence, event.version, event.managers or None
-        self._connection.execute(
+        if event.evidence in _INFERRED or (event.op == "sync" and changed):
+            blind = execute("SELECT seen FROM resources WHERE id = ?", (resource,)).get
+        elif event.evidence in _SEEN and event.op != "sync":
+            execute("UPDATE resources SET seen = max(seen, ?) WHERE id = ?", (time, resource))
+        told = object, event.sequence, time, event.op, event.evidence, event.version, event.managers or None
+        execute(
             "INSERT INTO steps (object, sequence, time, op, evidence, version, managers, blind, whole, back)"
             " VALUES (?,?,?,?,?,?,?,?,?,?)",
             (*told, blind, whole, back),
@@ -296,7 +312,6 @@ class Recorder:
                 passed, since = id, max(since, time)
         if passed == trimmed:
             return
-        self._incarnations.forget()
         execute("UPDATE history SET trimmed = ?, since = ?", (passed, since))
         execute("DELETE FROM gaps WHERE settled < ?", (since,))
         execute(
@@ -326,18 +341,3 @@ class Recorder:
             execute("DELETE FROM objects WHERE id = ?", (object,))
             # An entry of the reader, which keeps an old record from reviving the object.
             execute("DELETE FROM known WHERE key = ? AND uid = ? AND deleted", (partition_key(*names), uid))
-
-
-def _parts_in(watched: msgspec.Raw) -> Sequence[ToldPart] | None:
-    """None if the notice does not tell them, or not in a form that is known here."""
-    try:
-        return decode_parts(watched) if watched else None
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-        return None
-
-
-def _member_of(state: bytes) -> _ObjectMember:
-    try:
-        return _decode_member(state)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-        return _ObjectMember()

@@ -20,6 +20,7 @@ import msgspec
 
 from bridge.model.object import LAST_APPLIED, is_bare, is_redacted
 from bridge.model.primitives.field_path import FieldPath, written_step
+from bridge.transform.digest import IgnoredPaths
 from bridge.transform.redaction import is_digest
 
 Manifest: TypeAlias = dict[str, Any]
@@ -57,7 +58,10 @@ _OWNED: Final = {
     "ServiceAccount": "secrets",
 }
 """Paths by kind and group; those of "" are in every object."""
-_PATHS = {kind: tuple(FieldPath.parsed(path).steps for path in paths.split()) for kind, paths in _OWNED.items()}
+_PATHS = {
+    kind: IgnoredPaths(FieldPath.parsed(path) for path in f"{_OWNED['']} {paths}".split())
+    for kind, paths in _OWNED.items()
+}
 
 _INJECTED = re.compile("kube-api-access-[a-z0-9]{5}")
 
@@ -99,7 +103,7 @@ def restored(state: bytes, *, placeholders: bool = False) -> Restored:
     if (api_version, kind) == ("v1", "Secret"):
         raise CannotBeRestored("a Secret leaves the bridge without its values, and cannot be restored")
     notes = tuple(_notes(manifest))
-    _strip(manifest, f"{kind}.{group}" if slash else kind)
+    manifest = _stripped(state, f"{kind}.{group}" if slash else kind)
     redacted = list(_redacted(manifest))
     if redacted and not placeholders:
         raise CannotBeRestored("values of it were redacted before they left the bridge", tuple(_paths(redacted)))
@@ -118,17 +122,9 @@ def _notes(manifest: Manifest) -> Iterator[str]:
         yield f"left out: its finalizers {', '.join(map(str, finalizers))}"
 
 
-def _strip(manifest: Manifest, kind: str) -> None:
+def _stripped(state: bytes, kind: str) -> Manifest:
+    manifest: Manifest = msgspec.json.decode(_PATHS.get(kind, _PATHS[""]).remaining(state))
     spec = _map(manifest.get("spec"))
-    for steps in (*_PATHS[""], *_PATHS.get(kind, ())):
-        holders: list[Any] = [manifest]
-        for step in steps[:-1]:
-            if isinstance(step, str):
-                holders = [each[step] for each in holders if isinstance(each, dict) and step in each]
-            else:
-                holders = [item for each in holders for item in _list(each)]
-        for each in filter(None, map(_map, holders)):
-            each.pop(str(steps[-1]), None)
     if kind == "Service" and spec.get("clusterIP") != "None":  # A headless one asks for no address.
         for name in ("clusterIP", "clusterIPs"):
             spec.pop(name, None)
@@ -136,10 +132,7 @@ def _strip(manifest: Manifest, kind: str) -> None:
         spec.pop("selector", None)
     if kind == "Pod":
         _strip_token(spec)
-    metadata = _map(manifest.get("metadata"))
-    for name in ("annotations", "labels"):
-        if metadata.get(name) == {}:
-            del metadata[name]
+    return manifest
 
 
 def _strip_token(spec: Manifest) -> None:
@@ -176,13 +169,11 @@ def _redacted(manifest: Manifest) -> Iterator[_Place]:
             place = _Place(holder, key, outer)
             if isinstance(value, dict | list):
                 waiting.append((value, place))
-            # An item that was removed from a list is null.
-            elif (value is None and isinstance(holder, list)) or (isinstance(value, str) and _is_redacted(value)):
+            elif isinstance(value, str):
+                if is_redacted(value) or is_digest(value):
+                    yield place
+            elif value is None and isinstance(holder, list):  # An item that was removed.
                 yield place
-
-
-def _is_redacted(text: str) -> bool:
-    return is_redacted(text) or is_digest(text)
 
 
 def _paths(places: Sequence[_Place]) -> Iterator[str]:

@@ -29,13 +29,14 @@ class RetainedLog(Source):
     """Changes of objects and gaps, in the order of the log. Records for single sinks are left out: replays, and what a
     changed selection makes."""
 
+    lost = False
+
     def __init__(self, directory: Path, cluster: str, cipher: Cipher | None) -> None:
         """``cipher``: None for a state without encryption."""
         self._directory = directory
         self._events = CloudEvents(cluster)
         self._cipher = cipher
         self._settled = 0
-        self._lost = False
 
     async def open(self) -> str:
         count = await asyncio.to_thread(self._newest)
@@ -48,7 +49,7 @@ class RetainedLog(Source):
         while True:
             found, first = await asyncio.to_thread(self._behind, self._settled)
             if self._settled and first > self._settled + 1:
-                self._lost = True
+                self.lost = True
             if not found:
                 return
             self._settled = found[-1].sequence
@@ -57,10 +58,6 @@ class RetainedLog(Source):
     @property
     def position(self) -> bytes:
         return msgspec.json.encode(self._settled)
-
-    @property
-    def lost(self) -> bool:
-        return self._lost
 
     async def close(self) -> None:
         """Nothing stays open between two reads."""

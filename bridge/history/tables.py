@@ -8,9 +8,7 @@ from __future__ import annotations
 
 import fcntl
 import os
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import apsw
 import msgspec
@@ -18,9 +16,7 @@ from kubedelta_reader import Known
 from kubedelta_reader.stores import TABLES, SqlEntries
 from msgspec.structs import replace
 
-from bridge.history.bodies import Packing
 from bridge.history.points import NotInHistory
-from bridge.model.formats.object_paths import ObjectName
 from bridge.model.resource import Scope
 from bridge.model.status import InformerState
 
@@ -79,7 +75,8 @@ _CACHE_BYTES = 32 << 20
 
 
 class ToldPart(msgspec.Struct, frozen=True, omit_defaults=True, order=True):
-    """See ``model.record.WatchedPart``. A later version may have further states and members."""
+    """See ``model.record.WatchedPart``: an item of ``watched`` in the end of a snapshot, and of ``parts`` in the table.
+    A later version may have further states and members."""
 
     resource: str
     state: str
@@ -95,10 +92,6 @@ class ToldPart(msgspec.Struct, frozen=True, omit_defaults=True, order=True):
     @property
     def is_well(self) -> bool:
         return self.state in (InformerState.LIVE, InformerState.RECONNECTING)
-
-
-decode_parts = msgspec.json.Decoder(list[ToldPart]).decode
-"""``watched`` of the end of a snapshot, and ``parts`` of the table."""
 
 
 def opened(path: Path, *, writable: bool) -> apsw.Connection:
@@ -124,6 +117,7 @@ def opened(path: Path, *, writable: bool) -> apsw.Connection:
         connection.pragma("cache_size", -(_CACHE_BYTES // 1024))
         _recognise(connection, path, writable=writable)
         if writable:
+            connection.transaction_mode = "IMMEDIATE"
             # A power cut may take the last transactions away, each as a whole: their records are read again.
             connection.pragma("synchronous", "normal")
         else:
@@ -139,143 +133,37 @@ def opened(path: Path, *, writable: bool) -> apsw.Connection:
 
 
 def _recognise(connection: apsw.Connection, path: Path, *, writable: bool) -> None:
+    if writable and not connection.pragma("application_id"):
+        _make(connection, path)
     application, form = connection.pragma("application_id"), connection.pragma("user_version")
-    if (application, form) == (_APPLICATION, FORMAT):
-        return
-    if application == _APPLICATION:
-        raise NotInHistory(f"{path} has format {form}, and this version of kubedelta reads format {FORMAT}")
-    if not writable:
+    if application != _APPLICATION:
         raise NotInHistory(f"{path} is no history of kubedelta")
-    # Another build may make the tables at the same time, and SQLite's locks do not cover the change to a log ahead.
+    if form != FORMAT:
+        raise NotInHistory(f"{path} has format {form}, and this version of kubedelta reads format {FORMAT}")
+
+
+def _make(connection: apsw.Connection, path: Path) -> None:
+    """Makes the tables of a file that has none: a new one, an empty one, or that of a build that was killed here."""
+    # Another build may make them at the same time, and SQLite's locks do not cover the change to a log ahead.
     folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         fcntl.flock(folder, fcntl.LOCK_EX)
-        if connection.pragma("application_id") != _APPLICATION:
-            _make(connection, path)
+        if connection.execute("SELECT count(*) FROM sqlite_schema").get:
+            return
+        path.chmod(0o600)
+        # The layout of pages has to be set before the first table exists.
+        connection.pragma("auto_vacuum", "incremental")
+        connection.pragma("journal_mode", "wal")
+        with connection:
+            connection.execute(_TABLES + TABLES)
+            connection.pragma("application_id", _APPLICATION)
+            connection.pragma("user_version", FORMAT)
     finally:
         os.close(folder)
 
 
-def _make(connection: apsw.Connection, path: Path) -> None:
-    # A build may have been killed before it made the tables.
-    if connection.execute("SELECT count(*) FROM sqlite_schema").get:
-        raise NotInHistory(f"{path} is no history of kubedelta")
-    path.chmod(0o600)  # It may have been there, and empty.
-    # The layout of pages has to be set before the first table exists.
-    connection.pragma("auto_vacuum", "incremental")
-    connection.pragma("journal_mode", "wal")
-    with connection:
-        connection.execute(_TABLES + TABLES)
-        connection.pragma("application_id", _APPLICATION)
-        connection.pragma("user_version", FORMAT)
-
-
 class KnownObjects(SqlEntries):
-    """What the reader of the stream knows. The states are those of ``objects``, which the recorder writes behind the
-    reader's steps; ``older`` and ``objects`` give none, so that no list of them is in memory."""
-
-    def __init__(self, connection: apsw.Connection, incarnations: Incarnations) -> None:
-        super().__init__(connection)
-        self._incarnations = incarnations
-
-    def get(self, key: str) -> Known | None:
-        known = super().get(key)
-        if known is None or known.deleted or (incarnation := self._incarnations.find(key, known.uid)) is None:
-            return known
-        return replace(known, state=incarnation.state)
+    """What the reader of the stream knows, without the states: those are in ``objects``."""
 
     def put(self, key: str, known: Known) -> None:
         super().put(key, replace(known, state=b""))
-
-
-# ── Objects ──────────────────────────────────────────────────────────────────
-
-
-@dataclass(slots=True)
-class Incarnation:
-    """A row of ``objects``: an object under its name with its uid."""
-
-    id: int
-    resource: int
-    state: bytes
-    """The newest."""
-    time: int
-    patches: int
-
-
-_FIND = (
-    "SELECT id, state, time, patches FROM objects WHERE resource = ? AND namespace = ? AND name = ? AND uid = ?"
-    " ORDER BY id DESC LIMIT 1"
-)
-
-
-class Incarnations:
-    """Finds and makes rows of ``objects``. The last one is kept, since a record asks twice."""
-
-    def __init__(self, connection: apsw.Connection, packing: Packing) -> None:
-        self._connection = connection
-        self._packing = packing
-        rows: Any = connection.execute('SELECT id, cluster, "group", plural, seen FROM resources').fetchall()
-        self._resources: dict[tuple[str, str, str], int] = {(*names,): id for id, *names, _ in rows}
-        self._seen: dict[int, int] = {id: seen for id, *_, seen in rows}
-        self._last: tuple[str, str, Incarnation] | None = None
-
-    def resource(self, name: ObjectName) -> int | None:
-        """The number of the object's resource; None for one that the file does not have."""
-        return self._resources.get((name.cluster, name.group, name.plural))
-
-    def add_resource(self, name: ObjectName, api_version: str, kind: str) -> int:
-        names = name.cluster, name.group, name.plural
-        self._connection.execute(
-            'INSERT INTO resources (cluster, "group", plural, api_version, kind, seen) VALUES (?,?,?,?,?,0)',
-            (*names, api_version, kind),
-        )
-        self._resources[names] = self._connection.last_insert_rowid()
-        return self._resources[names]
-
-    def seen(self, resource: int) -> int:
-        """The time of the newest step of the resource that the bridge saw happen; 0 before the first."""
-        return self._seen.get(resource, 0)
-
-    def see(self, resource: int, time: int) -> None:
-        """Kept by ``save_seen``, at the end of a batch."""
-        self._seen[resource] = max(time, self.seen(resource))
-
-    def save_seen(self) -> None:
-        for resource, time in self._seen.items():
-            self._connection.execute("UPDATE resources SET seen = ? WHERE id = ? AND seen < ?", (time, resource, time))
-
-    def find(self, key: str, uid: str) -> Incarnation | None:
-        if self._last is not None and self._last[:2] == (key, uid):
-            return self._last[2]
-        name = ObjectName.of(key)
-        resource = self.resource(name)
-        if resource is None:
-            return None
-        row = self._connection.execute(_FIND, (resource, name.namespace, name.name, uid)).fetchone()
-        if row is None:
-            return None
-        id, state, time, patches = row
-        found = Incarnation(id, resource, self._packing.unpacked(state), time, patches)
-        self._last = key, uid, found
-        return found
-
-    def add(self, key: str, uid: str, resource: int, state: bytes, time: int) -> Incarnation:
-        _, _, _, namespace, name = ObjectName.of(key)
-        self._connection.execute(
-            "INSERT INTO objects (resource, namespace, name, uid, state, time, patches) VALUES (?,?,?,?,?,?,0)",
-            (resource, namespace, name, uid, self._packing.packed(resource, state), time),
-        )
-        found = Incarnation(self._connection.last_insert_rowid(), resource, state, time, 0)
-        self._last = key, uid, found
-        return found
-
-    def save(self, found: Incarnation) -> None:
-        self._connection.execute(
-            "UPDATE objects SET state = ?, time = ?, patches = ? WHERE id = ?",
-            (self._packing.packed(found.resource, found.state), found.time, found.patches, found.id),
-        )
-
-    def forget(self) -> None:
-        """Behind a trim, which may have removed the last one."""
-        self._last = None

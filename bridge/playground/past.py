@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from bridge.model.object import object_key
+from bridge.model.formats.object_paths import ObjectName
 from bridge.model.versions.version import number_of
 from bridge.playground.http.errors import StatusError, decode, qualified
 from bridge.playground.http.front import FrontSettings
@@ -41,10 +41,7 @@ class _ReadOnly(Faults):
 class PastObject(NamedTuple):
     """A state of an object, or (``state`` None) its end."""
 
-    resource: str
-    """kubectl's name."""
-    namespace: str
-    name: str
+    name: ObjectName
     version: str
     """Its resourceVersion then. A later change of its resource with a smaller version, as a restored cluster has it, is
     served with a larger one, and so is one whose version is no number."""
@@ -66,7 +63,7 @@ class PastCluster(ApiServer):
         """All objects at the beginning, without states that are no objects."""
         found: dict[str, dict[str, StoredObject]] = {kind.collection: {} for kind in self._state.catalogue}
         for each in objects:
-            kind = self._state.catalogue.named(each.resource)
+            kind = self._state.catalogue.named(each.name.resource)
             if (stored := _stored(kind, each, number_of(each.version) or 1)) is not None:
                 found[kind.collection][stored.key] = stored
         for name, stored_objects in found.items():
@@ -74,9 +71,9 @@ class PastCluster(ApiServer):
 
     def change(self, change: PastObject) -> None:
         """Makes a change, of which watches hear; none for a state that is no object."""
-        kind = self._state.catalogue.named(change.resource)
+        kind = self._state.catalogue.named(change.name.resource)
         store = self._state.store
-        key = object_key(change.namespace, change.name)
+        key = change.name.key
         version = max(number_of(change.version) or 0, store.version_of(kind.collection) + 1)
         if change.state is not None:
             if (stored := _stored(kind, change, version)) is not None:
@@ -105,7 +102,7 @@ def _stored(kind: Kind, found: PastObject, version: int) -> StoredObject | None:
     """Under its name in the stream. None for a state that is no object, as another program may have written it."""
     try:
         manifest = decode(found.state or b"null")
-        names = {"namespace": found.namespace, "name": found.name}
+        names = {"namespace": found.name.namespace, "name": found.name.name}
         stored = pack(kind, {**manifest, "metadata": {"uid": "", **manifest["metadata"], **names}}, version)
     except (AttributeError, LookupError, RecursionError, TypeError, ValueError, msgspec.MsgspecError):
         return None

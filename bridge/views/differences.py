@@ -22,7 +22,7 @@ this module with the words of the RFC. The price: no ``move`` and no ``copy``.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 import msgspec
@@ -260,7 +260,7 @@ def _steps_of_members(
 
 
 def _steps_of_items(place: PatchPlace | None, before: list[Any], after: list[Any], level: int) -> Iterator[list[_Step]]:
-    start, ends = _equal_ends(before, after)
+    start, ends = equal_ends(before, after)
     were, are = len(before) - ends, len(after) - ends
     for index in range(start, min(were, are)):
         if not same(was := before[index], now := after[index]):
@@ -272,7 +272,7 @@ def _steps_of_items(place: PatchPlace | None, before: list[Any], after: list[Any
         yield [_Step("add", PatchPlace.of(place, index), after[index])]
 
 
-def _equal_ends(before: list[Any], after: list[Any]) -> tuple[int, int]:
+def equal_ends(before: Sequence[Any], after: Sequence[Any]) -> tuple[int, int]:
     """How many items are equal at the beginning, and at the end behind these."""
     most = min(len(before), len(after))
     start = next((index for index in range(most) if not same(before[index], after[index])), most)

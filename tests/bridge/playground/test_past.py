@@ -16,6 +16,7 @@ import pytest
 
 from bridge.http.certificates import self_signed
 from bridge.http.listener import Bounds
+from bridge.model.formats.object_paths import ObjectName
 from bridge.playground import PastCluster, PastObject, columns_of, past_kind, server
 from bridge.playground.objects.catalogue import Kind
 from bridge.playground.simulation import manifests
@@ -34,11 +35,16 @@ KINDS = [
 ]
 
 
+def _name(resource: str, name: str) -> ObjectName:
+    plural, _, group = resource.partition(".")
+    return ObjectName("prod", group, plural, "shop", name)
+
+
 def _object(manifest: dict[str, Any], version: str, resource: str) -> PastObject:
     metadata = manifest["metadata"]
     metadata |= {"uid": f"uid-{metadata['name']}", "resourceVersion": version}
     metadata |= {"creationTimestamp": "2026-01-05T11:00:00Z"}
-    return PastObject(resource, metadata["namespace"], metadata["name"], version, json.dumps(manifest).encode())
+    return PastObject(_name(resource, metadata["name"]), version, json.dumps(manifest).encode())
 
 
 def _pod(name: str, version: str, phase: str = "Running") -> PastObject:
@@ -187,8 +193,8 @@ async def test_a_watch_hears_what_happened_next_in_its_resource() -> None:
         past.change(_map("m", "120", "2"))
         past.change(_pod("a", "100", "Failed"))
         past.change(_pod("b", "101"))
-        past.change(PastObject("pods", "shop", "a", "103", None))
-        past.change(PastObject("pods", "shop", "never-there", "104", None))
+        past.change(PastObject(_name("pods", "a"), "103", None))
+        past.change(PastObject(_name("pods", "never-there"), "104", None))
         async with watching(http, "/api/v1/pods", resourceVersion=listed) as stream:
             seen = [await stream.event() for _ in range(3)]
         assert [(kind, each["metadata"]["name"], each["metadata"]["resourceVersion"]) for kind, each in seen] == [
@@ -218,7 +224,7 @@ async def test_versions_of_a_resource_never_fall() -> None:
 
 async def test_a_state_that_is_no_object_hides_no_other() -> None:
     odd = [b"5", b"{}", b'{"metadata":5}', b'{"metadata":{"labels":["a"]}}', b'{"metadata":{"labels":{"a":{}}}}']
-    objects = [PastObject("configmaps", "shop", f"odd-{number}", "90", state) for number, state in enumerate(odd)]
+    objects = [PastObject(_name("configmaps", f"odd-{number}"), "90", state) for number, state in enumerate(odd)]
     async with _serving(*objects, _map("m", "95")) as (past, http):
         for each in objects:
             past.change(each)
