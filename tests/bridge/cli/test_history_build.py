@@ -23,7 +23,7 @@ from bridge.history import HistoryFile, NotInHistory, PastPoint
 from bridge.model.change import Op
 from bridge.model.record import Delta, Gap
 from tests.bridge.cli.conftest import Command
-from tests.cluster.fixtures import MakeStream, MakeTopic, NatsStream, fresh_name
+from tests.cluster.fixtures import MakeStream, MakeTopic, fresh_name
 from tests.cluster.servers import AuthorizingKafka, Kafka, Nats
 from tests.kit.configurations import a_config
 from tests.kit.deadlines import BUSY
@@ -143,17 +143,6 @@ async def test_a_history_follows_a_stream_through_kills(
     assert told(path) == listed(records)
     again = await command(*words)
     assert again.out.startswith(f"{path}: 599 steps of "), again.err
-
-
-async def test_a_stream_that_is_not_there_is_named_with_what_to_do(
-    command: Command, tmp_path: Path, nats_server: Nats
-) -> None:
-    chosen = nats_sink.options(nats_server, NatsStream("nowhere", "nowhere"))
-
-    missing = await command(*words_for(tmp_path, "nats", chosen))
-
-    assert missing.code == Exit.UNAVAILABLE
-    assert "has no stream nowhere: nobody made it yet, or the name is wrong" in missing.err
 
 
 @pytest.mark.parametrize("template", ["{name}", "{name}.{{resource}}"])

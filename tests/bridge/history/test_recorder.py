@@ -12,32 +12,15 @@ from threading import Barrier
 
 import pytest
 
-from bridge.history import HistoryFile, NotInHistory
+from bridge.history import NotInHistory
 from bridge.history.recorder import Recorder
-from tests.bridge.history.streams import EVERYTHING, Stream, build
+from tests.bridge.history.killed_build import churn, content
+from tests.bridge.history.streams import EVERYTHING, build
 
 ROOT = Path(__file__).parents[3]
 
 
-def told(path: Path) -> list[tuple[object, ...]]:
-    with HistoryFile.open(path) as history:
-        return [
-            (step.uid, step.sequence, step.op, step.evidence, step.state)
-            for name in ("a", "b", "c")
-            for step in history.steps("pods", name)
-        ]
-
-
-def churn() -> Stream:
-    stream = Stream()
-    for number in range(100):
-        stream.tell("abc"[number % 3], {"n": number}, "deleted" if number % 10 == 9 else "updated")
-        if number == 50:
-            stream.snapshot({"a": {"n": 1}, "b": {"n": 1}})
-    return stream
-
-
-@pytest.mark.parametrize("at", range(5, 100, 13))
+@pytest.mark.parametrize("at", range(5, 60, 9))
 def test_a_build_that_fails_in_a_batch_goes_on_as_if_it_had_not(tmp_path: Path, at: int) -> None:
     events = churn().events
     whole = build(tmp_path / "whole.db", events)
@@ -53,7 +36,7 @@ def test_a_build_that_fails_in_a_batch_goes_on_as_if_it_had_not(tmp_path: Path, 
         broken(at)
     build(tmp_path / "k8s.db", events, batch=7)
 
-    assert told(tmp_path / "k8s.db") == told(whole)
+    assert content(tmp_path / "k8s.db") == content(whole)
 
 
 def test_two_builds_cannot_write_one_file(tmp_path: Path) -> None:

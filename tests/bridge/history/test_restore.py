@@ -11,6 +11,8 @@ import yaml
 
 from bridge.cli.manifests import as_yaml
 from bridge.history.restore import CannotBeRestored, RedactedValue, Restored, restored
+from bridge.model.object import bare_body
+from tests.kit.records import PODS
 from tests.kit.texts import TEXTS
 
 DIGEST = "hmac-sha256:0123abcd:" + "0" * 64
@@ -111,22 +113,17 @@ def test_claims_and_volumes_are_bound_anew() -> None:
 
 
 @pytest.mark.parametrize(
-    ("value", "said"),
-    [
-        (DIGEST, DIGEST),
-        (f"--password={DIGEST} --user=x", f"--password={DIGEST} --user=x"),
-        (base64.b64encode(DIGEST.encode()).decode(), base64.b64encode(DIGEST.encode()).decode()),
-        ("[redacted]", "[redacted]"),
-    ],
+    "value",
+    [DIGEST, f"--password={DIGEST} --user=x", base64.b64encode(DIGEST.encode()).decode(), "[redacted]"],
 )
-def test_what_was_redacted_is_refused_with_its_path(value: str, said: str) -> None:
+def test_what_was_redacted_is_refused_with_its_path(value: str) -> None:
     members = {
         "data": {"plain": "x", "a.b/c": value},
         "spec": {"containers": [{"env": [{}, {"name": "P", "value": value}]}]},
     }
     with pytest.raises(CannotBeRestored) as refused:
         _of("ConfigMap", **members)
-    assert sorted(refused.value.paths) == [f"data['a.b/c']: {said}", f"spec.containers[0].env[1].value: {said}"]
+    assert sorted(refused.value.paths) == [f"data['a.b/c']: {value}", f"spec.containers[0].env[1].value: {value}"]
 
 
 def test_an_item_that_was_removed_is_refused() -> None:
@@ -148,16 +145,7 @@ def test_many_redacted_values_are_counted() -> None:
         (b"", "no states"),
         (b"{", "no readable object"),
         (b"[" * 100_000, "no readable object"),
-        (
-            json.dumps(
-                {
-                    "kind": "Pod",
-                    "apiVersion": "v1",
-                    "metadata": {"name": "a", "uid": "u", "resourceVersion": "7", "namespace": "n"},
-                }
-            ).encode(),
-            "only the object's name",
-        ),
+        (bare_body(PODS, "n/a", "u", "7"), "only the object's name"),
     ],
 )
 def test_what_is_no_whole_object_is_refused(state: bytes, reason: str) -> None:

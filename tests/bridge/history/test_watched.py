@@ -77,21 +77,17 @@ def test_a_form_that_is_not_known_tells_nothing(tmp_path: Path, parts: Any) -> N
     assert watched_at(path, "pods") == ALL
 
 
-def test_an_error_about_a_missing_object_says_that_it_may_have_been_outside(tmp_path: Path) -> None:
-    path = build(tmp_path / "k8s.db", stream_of([LIVE | {"namespace": "shop"}]).events)
+def test_an_error_about_what_is_missing_says_whether_it_was_watched(tmp_path: Path) -> None:
+    parts = [LIVE | {"namespace": "shop"}, {"resource": "deployments.apps", "state": "live"}]
+    path = build(tmp_path / "k8s.db", stream_of(parts).events)
 
     with HistoryFile.open(path) as history:
         with pytest.raises(NotInHistory, match=r"no pods db; there is web; the bridge watched namespace shop$"):
             history.expect_known("po", "db")
-        with pytest.raises(NotInHistory, match=r"no resource deploy; it has: pods; the bridge did not watch it$"):
+        with pytest.raises(NotInHistory, match=r"no resource sts; it has: pods; the bridge did not watch it$"):
+            history.meant("sts")
+        with pytest.raises(NotInHistory, match=r"no resource deploy; it has: pods; the bridge watched all of it$"):
             history.meant("deploy")
-
-
-def test_an_error_about_a_resource_without_objects_says_that_it_was_watched(tmp_path: Path) -> None:
-    path = build(tmp_path / "k8s.db", stream_of([LIVE, {"resource": "deployments.apps", "state": "live"}]).events)
-
-    with HistoryFile.open(path) as history, pytest.raises(NotInHistory, match=r"; the bridge watched all of it$"):
-        history.meant("deploy")
 
 
 def test_a_trim_keeps_what_was_watched_at_the_beginning(tmp_path: Path) -> None:

@@ -63,15 +63,6 @@ async def test_lines_come_once_through_rotations(path: Path, log: FileSource) ->
     assert await rest(log) == []
 
 
-async def test_a_file_that_was_compressed_before_the_next_look_comes_once(path: Path, log: FileSource) -> None:
-    write(path, b"1\n2\n")
-    assert await rest(log) == [b"1", b"2"]
-    rotate(path, "10-00-00", compressed=True)
-    write(path, b"3\n")
-    assert await rest(log) == [b"3"]
-    assert not log.lost
-
-
 async def test_another_process_goes_on_at_the_position_in_a_renamed_and_compressed_file(path: Path) -> None:
     write(path, b"1\n2\n")
     async with FileSource(path, parts=timed_parts_of) as log:
@@ -84,18 +75,6 @@ async def test_another_process_goes_on_at_the_position_in_a_renamed_and_compress
         await later.resume(position)
         assert await rest(later) == [b"3", b"4"]
         assert not later.lost
-
-
-async def test_a_position_whose_file_is_gone_is_said_to_be_lost(path: Path) -> None:
-    write(path, b"1\n")
-    async with FileSource(path, parts=timed_parts_of) as log:
-        assert await rest(log) == [b"1"]
-        position = log.position
-    write(path, b"9\n")
-    async with FileSource(path, parts=timed_parts_of) as later:
-        await later.resume(position)
-        assert await rest(later) == [b"9"]
-        assert later.lost
 
 
 async def test_a_line_without_its_end_waits_for_it(path: Path, log: FileSource) -> None:
