@@ -112,7 +112,8 @@ class Recorder:
                 self._known.position = b""
                 self._connection.execute("UPDATE history SET source = ?", (source,))
             self._source = source
-            self._position = self._known.position
+            self.position = self._known.position
+            """Behind the records of the last transaction; empty at first."""
             self._newest = int(newest)
         except BaseException:
             self._connection.close()
@@ -121,24 +122,19 @@ class Recorder:
     def close(self) -> None:
         self._connection.close()
 
-    @property
-    def position(self) -> bytes:
-        """Behind the records of the last transaction; empty at first."""
-        return self._position
-
     @contextmanager
     def batch(self, position: bytes) -> Iterator[None]:
         """A transaction with the records that are given to ``record`` in it, and the position behind them. Raises
         NotInHistory if another build writes the file, and apsw.Error."""
         with self._connection:
-            if self._known.position != self._position:
+            if self._known.position != self.position:
                 raise NotInHistory("another build writes this file at the same time")
             yield
             self._packing.make_dictionary()
             self._connection.execute("UPDATE history SET source = ?, newest = ?", (self._source, self._newest))
             self._known.position = position
             self._trim()
-        self._position = position
+        self.position = position
 
     # ── Recording ────────────────────────────────────────────────────────────
 
