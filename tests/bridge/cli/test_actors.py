@@ -89,17 +89,8 @@ def test_files_that_cannot_be_used_are_named(log: Path) -> None:
     assert (ended.code, f"--key: cannot read {missing}" in ended.err) == (Exit.CONFIG, True)
     ended = in_a_process("actors", str(log), "--to", str(missing / "actors.jsonl"), "--no-follow")
     assert (ended.code, "--to: cannot write" in ended.err) == (Exit.CONFIG, True)
-    posts = (
-        "--listen",
-        "127.0.0.1:0",
-        "--cert",
-        str(missing),
-        "--cert-key",
-        str(missing),
-        "--token-file",
-        str(missing),
-    )
-    ended = in_a_process("actors", *posts, "--to", output)
+    files = [word for name in ("--cert", "--cert-key", "--token-file") for word in (name, str(missing))]
+    ended = in_a_process("actors", "--listen", "127.0.0.1:0", *files, "--to", output)
     assert (ended.code, f"cannot use {missing}" in ended.err) == (Exit.CONFIG, True)
 
 
@@ -125,18 +116,6 @@ def test_another_programs_file_is_not_appended_to(log: Path) -> None:
 
 async def test_properties_without_brokers_are_refused(tmp_path: Path, command: Command) -> None:
     (properties := tmp_path / "kafka.properties").write_text("sasl.password=hunter2\n")
-    words = (
-        "--topic",
-        "audit",
-        "--kafka",
-        str(properties),
-        "--to",
-        str(tmp_path / "actors.jsonl"),
-        "--cluster",
-        "prod",
-    )
+    words = ("--topic", "audit", "--kafka", str(properties), "--to", str(tmp_path / "actors.jsonl"))
     ended = await command("actors", *words)
-    assert (ended.code, ended.err) == (
-        Exit.CONFIG,
-        f"--kafka: {properties} names no brokers (bootstrap.servers)\n",
-    )
+    assert (ended.code, ended.err) == (Exit.CONFIG, f"--kafka: {properties} names no brokers (bootstrap.servers)\n")
