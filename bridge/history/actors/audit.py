@@ -22,6 +22,7 @@ from enum import StrEnum
 from urllib.parse import parse_qs, urlsplit
 
 import msgspec
+from msgspec.structs import replace
 
 from bridge.model.formats.object_paths import partition_key
 
@@ -158,22 +159,34 @@ def actors_of(line: bytes, cluster: str, named: Callable[[str], str]) -> Sequenc
         raise NotAnAuditEvent(f"no audit event: {error}") from error
     if event.kind != "Event":
         raise NotAnAuditEvent(f"no audit event: kind is {event.kind[:100]!r}")
-    if not _changes(event):
+    reference = event.objectRef
+    if reference is None or not _changes(event, reference):
         return ()
+
+    def key(namespace: str, name: str) -> str:
+        return partition_key(cluster, reference.apiGroup, reference.resource, namespace, name)
+
+    request = Actor(
+        id=f"{event.auditID[:_LONGEST]}/{event.requestReceivedTimestamp}/{event.stageTimestamp}",
+        key=key(reference.namespace, reference.name),
+        verb=event.verb,
+        subresource=reference.subresource,
+        join=Join.WINDOW if reference.name else Join.NONE,
+        received=event.requestReceivedTimestamp,
+        completed=event.stageTimestamp,
+        user=_person(event.user, named),
+        impersonated=None if event.impersonatedUser is None else _person(event.impersonatedUser, named),
+        agent=event.userAgent[:_LONGEST],
+        address=named((event.sourceIPs or [""])[-1][:_LONGEST]),
+    )
     # Each object of a collection has an actor; they share what is said of the people, which may be long.
-    found = list(_objects(event))
-    id = f"{event.auditID[:_LONGEST]}/{event.requestReceivedTimestamp}/{event.stageTimestamp}"
-    user = _person(event.user, named)
-    impersonated = None if event.impersonatedUser is None else _person(event.impersonatedUser, named)
-    return [
-        _actor(event, cluster, named, each, f"{id}/{each.uid}" if len(found) > 1 else id, user, impersonated)
-        for each in found
-    ]
+    found = [*_of_objects(event, reference, request, key)]
+    return found if len(found) == 1 else [replace(each, id=f"{each.id}/{each.uid}") for each in found]
 
 
-def _changes(event: _Event) -> bool:
-    reference, status = event.objectRef, event.responseStatus
-    if event.stage != "ResponseComplete" or event.verb not in _CHANGES or reference is None:
+def _changes(event: _Event, reference: _Reference) -> bool:
+    status = event.responseStatus
+    if event.stage != "ResponseComplete" or event.verb not in _CHANGES:
         return False
     if reference.subresource in _CHANGE_NOTHING or status is None or not 200 <= status.code < 300:
         return False
@@ -183,67 +196,29 @@ def _changes(event: _Event) -> bool:
         return True
 
 
-class _Changed(msgspec.Struct, frozen=True):
-    """An object of a request."""
-
-    namespace: str
-    name: str
-    join: Join
-    uid: str = ""
-    version: str = ""
-    before: str = ""
-
-
-def _objects(event: _Event) -> Iterator[_Changed]:
-    reference, answer, annotations = event.objectRef, event.responseObject, event.annotations or {}
-    if reference is None:
-        return
-    namespace, name = reference.namespace, reference.name
+def _of_objects(
+    event: _Event, reference: _Reference, request: Actor, key: Callable[[str, str], str]
+) -> Iterator[Actor]:
+    """The request with what is known of each of its objects. ``key``: of namespace and name."""
+    answer, annotations = event.responseObject, event.annotations or {}
     if answer is not None and answer.items is not None:
         # deletecollection answers with what it listed, before it deleted one after another.
         for each in answer.items:
             if (found := each.metadata) is not None and found.uid:
-                yield _Changed(found.namespace, found.name, Join.BEFORE, found.uid, before=found.resourceVersion)
-        return
-    if answer is not None and (found := answer.metadata) is not None and found.uid:
+                named = key(found.namespace, found.name)
+                yield replace(request, key=named, join=Join.BEFORE, uid=found.uid, before=found.resourceVersion)
+    elif answer is not None and (found := answer.metadata) is not None and found.uid:
         # A generated name is in the answer alone.
+        named = key(reference.namespace, found.name or reference.name)
         join = Join.VERSION if found.resourceVersion else Join.WINDOW
-        yield _Changed(namespace, found.name or name, join, found.uid, found.resourceVersion)
+        yield replace(request, key=named, join=join, uid=found.uid, version=found.resourceVersion)
     elif answer is not None and answer.details is not None and answer.details.uid and event.verb == "delete":
-        yield _Changed(namespace, name, Join.VERSION, answer.details.uid)
-    elif name and UID_ANNOTATION in annotations and event.verb != "deletecollection":
+        yield replace(request, join=Join.VERSION, uid=answer.details.uid)
+    elif reference.name and UID_ANNOTATION in annotations and event.verb != "deletecollection":
         before = annotations.get(BEFORE_ANNOTATION, "")
-        yield _Changed(namespace, name, Join.BEFORE, annotations[UID_ANNOTATION], before=before)
+        yield replace(request, join=Join.BEFORE, uid=annotations[UID_ANNOTATION], before=before)
     else:
-        yield _Changed(namespace, name, Join.WINDOW if name else Join.NONE)
-
-
-def _actor(
-    event: _Event,
-    cluster: str,
-    named: Callable[[str], str],
-    changed: _Changed,
-    id: str,
-    user: Person,
-    impersonated: Person | None,
-) -> Actor:
-    reference = event.objectRef or _Reference()
-    return Actor(
-        id=id,
-        key=partition_key(cluster, reference.apiGroup, reference.resource, changed.namespace, changed.name),
-        verb=event.verb,
-        subresource=reference.subresource,
-        join=changed.join,
-        uid=changed.uid,
-        version=changed.version,
-        before=changed.before,
-        received=event.requestReceivedTimestamp,
-        completed=event.stageTimestamp,
-        user=user,
-        impersonated=impersonated,
-        agent=event.userAgent[:_LONGEST],
-        address=named((event.sourceIPs or [""])[-1][:_LONGEST]),
-    )
+        yield request
 
 
 def _person(user: _User, named: Callable[[str], str]) -> Person:
