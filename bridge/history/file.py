@@ -22,7 +22,7 @@ from bridge.history.points import NotInHistory, PastPoint, in_words
 from bridge.history.tables import ToldPart, opened
 from bridge.model.formats.object_paths import ObjectName, partition_key
 from bridge.model.primitives.printable import counted
-from bridge.model.resource import SHORT_NAMES, ResourceName, Scope
+from bridge.model.resource import SHORT_NAMES, ResourceName
 
 # ── Answers ──────────────────────────────────────────────────────────────────
 
@@ -509,9 +509,10 @@ def _watched_of(parts: Sequence[ToldPart]) -> Watched:
     """``parts``: of one resource."""
     if not parts:
         return Watched(False, "the bridge did not watch it")
-    if all(part.is_well for part in parts) and any(part.scope == Scope() for part in parts):
+    is_whole = any(not (part.namespace or part.label_selector or part.field_selector) for part in parts)
+    if is_whole and all(part.is_well for part in parts):
         return Watched(True, "the bridge watched all of it")
-    words = [f"{part.scope}{'' if part.is_well else f' ({part.state})'}" for part in parts[:_MOST_PARTS]]
+    words = [f"{part}{'' if part.is_well else f' ({part.state})'}" for part in parts[:_MOST_PARTS]]
     more = len(parts) - len(words)
     return Watched(False, f"the bridge watched {'; '.join(words)}{f'; and {more} more' if more else ''}")
 

@@ -285,7 +285,7 @@ class Recorder:
 
     def _note_watched(self, cluster: str, time: int, parts: Sequence[ToldPart]) -> None:
         execute = self._connection.execute
-        told = msgspec.json.encode(sorted(parts)).decode()
+        told = msgspec.json.encode(sorted(parts, key=msgspec.json.encode)).decode()
         newest = "SELECT parts FROM watched WHERE cluster = ? ORDER BY time DESC LIMIT 1"
         if execute(newest, (cluster,)).get != told:
             execute("INSERT OR REPLACE INTO watched VALUES (?,?,?)", (cluster, time, told))

@@ -11,7 +11,6 @@ import os
 from pathlib import Path
 
 import apsw
-import msgspec
 from kubedelta_reader import Known
 from kubedelta_reader.stores import TABLES, SqlEntries
 from msgspec.structs import replace
@@ -74,20 +73,12 @@ INSERT INTO history VALUES (1, '', 0, 0, 0);
 _CACHE_BYTES = 32 << 20
 
 
-class ToldPart(msgspec.Struct, frozen=True, omit_defaults=True, order=True):
+class ToldPart(Scope, frozen=True, kw_only=True, omit_defaults=True):
     """See ``model.record.WatchedPart``: an item of ``watched`` in the end of a snapshot, and of ``parts`` in the table.
     A later version may have further states and members."""
 
     resource: str
     state: str
-    namespace: str = ""
-    """Empty for all."""
-    label_selector: str = ""
-    field_selector: str = ""
-
-    @property
-    def scope(self) -> Scope:
-        return Scope(self.namespace or None, self.label_selector, self.field_selector)
 
     @property
     def is_well(self) -> bool:
