@@ -22,7 +22,7 @@ _MOST_COMPARED = 50
 
 def unified_diff(was: Sequence[str], now: Sequence[str]) -> Iterator[str]:
     """Hunks, without the names of files; nothing for equal texts."""
-    for group in _Patience(None, was, now, autojunk=False).get_grouped_opcodes(_CONTEXT):
+    for group in _Patience(was, now).get_grouped_opcodes(_CONTEXT):
         _, first, _, begin, _ = group[0]
         _, _, last, _, end = group[-1]
         yield f"@@ -{_range(first, last)} +{_range(begin, end)} @@"
@@ -41,15 +41,20 @@ def _range(start: int, end: int) -> str:
 
 
 class _Patience(SequenceMatcher[str]):
+    def __init__(self, was: Sequence[str], now: Sequence[str]) -> None:
+        super().__init__(None, was, now, autojunk=False)
+        self._was = was
+        self._now = now
+
     def get_matching_blocks(self) -> list[Match]:
         blocks = [Match(0, 0, 0)]
-        for first, second in _pairs(self.a, self.b):
+        for first, second in _pairs(self._was, self._now):
             last = blocks[-1]
             if (last.a + last.size, last.b + last.size) == (first, second):
                 blocks[-1] = Match(last.a, last.b, last.size + 1)
             else:
                 blocks.append(Match(first, second, 1))
-        return [*blocks, Match(len(self.a), len(self.b), 0)]
+        return [*blocks, Match(len(self._was), len(self._now), 0)]
 
 
 def _pairs(was: Sequence[str], now: Sequence[str]) -> Iterator[tuple[int, int]]:
