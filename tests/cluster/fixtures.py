@@ -19,7 +19,8 @@ import nats
 import pytest
 from nats.js.api import StreamConfig
 
-from tests.cluster.kube_client import CustomResource, KubeClient
+from bridge.model.resource import Resource
+from tests.cluster.kube_client import KubeClient
 from tests.cluster.servers import (
     AuthorizingKafka,
     ControllerManager,
@@ -239,7 +240,7 @@ async def namespace(kube: KubeClient) -> AsyncIterator[str]:
 class DefineCustomResource(Protocol):
     """Define a custom resource under a group of its own: `await custom_resource()`. Parameters as in `create_crd`."""
 
-    async def __call__(self, plural: str = "widgets", kind: str = "Widget", **spec: Any) -> CustomResource: ...
+    async def __call__(self, plural: str = "widgets", kind: str = "Widget", **spec: Any) -> Resource: ...
 
 
 @pytest.fixture
@@ -247,7 +248,7 @@ async def custom_resource(kube: KubeClient) -> AsyncIterator[DefineCustomResourc
     """`await custom_resource()`: defines custom resources that go after the test, and waits until they are served."""
     async with AsyncExitStack() as stack:
 
-        async def define(plural: str = "widgets", kind: str = "Widget", **spec: Any) -> CustomResource:
+        async def define(plural: str = "widgets", kind: str = "Widget", **spec: Any) -> Resource:
             resource = await kube.create_crd(f"{fresh_name('test')}.kubedelta.test", plural, kind, **spec)
             stack.push_async_callback(kube.delete_crd, resource)
             return resource

@@ -1,4 +1,5 @@
-"""A small client for tests to change and observe a cluster with. Independent of the bridge, so that it can judge it."""
+"""A small client for tests to change and observe a cluster with. Independent of the bridge, so that it can judge it:
+they share the names of resources alone."""
 
 from __future__ import annotations
 
@@ -6,13 +7,13 @@ import asyncio
 import json
 from collections.abc import AsyncGenerator, Callable, Iterator
 from contextlib import aclosing, contextmanager
-from dataclasses import dataclass
 from typing import Any, Self
 
 import httpx
 from httpx_aiohttp import AiohttpTransport
 from httpx_aiohttp.transport import AiohttpResponseStream
 
+from bridge.model.resource import Resource
 from tests.cluster.servers import KubeApiServer
 from tests.kit.deadlines import BUSY
 
@@ -35,34 +36,9 @@ class KubeError(Exception):
         self.reason = reason
 
 
-@dataclass(frozen=True, slots=True)
-class CustomResource:
-    """A resource that a CustomResourceDefinition serves."""
-
-    group: str
-    version: str
-    plural: str
-    kind: str
-    namespaced: bool
-
-    @property
-    def name(self) -> str:
-        """As kubectl names it; also the name of the definition."""
-        return f"{self.plural}.{self.group}"
-
-    def path(self, namespace: str | None = None) -> str:
-        """Of the collection: of one namespace, or of all."""
-        inside = f"namespaces/{namespace}/" if namespace else ""
-        return f"/apis/{self.group}/{self.version}/{inside}{self.plural}"
-
-    def manifest(self, name: str, **fields: Any) -> Manifest:
-        """An object of this kind, with `fields` beside its metadata."""
-        return {
-            "apiVersion": f"{self.group}/{self.version}",
-            "kind": self.kind,
-            "metadata": {"name": name},
-            **fields,
-        }
+def manifest_of(resource: Resource, name: str, **fields: Any) -> Manifest:
+    """An object with `fields` beside its metadata."""
+    return {"apiVersion": resource.api_version, "kind": resource.kind, "metadata": {"name": name}, **fields}
 
 
 class KubeClient:
@@ -169,12 +145,12 @@ class KubeClient:
         namespaced: bool = True,
         schema: Manifest | None = None,
         **spec: Any,
-    ) -> CustomResource:
+    ) -> Resource:
         """Define a custom resource and wait until it is served: listed by discovery and by its own path.
 
         Without a schema, any field is kept. `spec` goes into the definition's spec.
         """
-        resource = CustomResource(group, version, plural, kind, namespaced)
+        resource = Resource(group, version, plural, kind, namespaced)
         kept: Manifest = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
         serves = {"name": version, "served": True, "storage": True, "schema": {"openAPIV3Schema": schema or kept}}
         scope = "Namespaced" if namespaced else "Cluster"
@@ -188,7 +164,7 @@ class KubeClient:
         await self._wait_until_served(resource)
         return resource
 
-    async def delete_crd(self, resource: CustomResource) -> None:
+    async def delete_crd(self, resource: Resource) -> None:
         """Delete the definition and wait until it and all objects of it are gone."""
         await _unless_gone(self.delete(f"{_DEFINITIONS}/{resource.name}"))
         await self.wait_for(_DEFINITIONS, lambda found: not found, fieldSelector=f"metadata.name={resource.name}")
@@ -263,7 +239,7 @@ class KubeClient:
                     ]
         return paths
 
-    async def _wait_until_served(self, resource: CustomResource, timeout: float = 30 * BUSY) -> None:
+    async def _wait_until_served(self, resource: Resource, timeout: float = 30 * BUSY) -> None:
         """An established definition is served a moment later, by discovery and by its path each at its own time."""
         async with asyncio.timeout(timeout):
             while True:

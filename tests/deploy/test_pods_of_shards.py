@@ -15,6 +15,7 @@ from typing import Any, TypeAlias
 import pytest
 
 from bridge.model.primitives.shard import Shard, ShardBy
+from bridge.model.resource import Resource
 from tests.cluster.fixtures import MakeStream, fresh_name
 from tests.cluster.kube_client import KubeClient
 from tests.cluster.servers import ControllerManager, Nats
@@ -25,7 +26,7 @@ from tests.deploy.kubelet import Kubelet
 from tests.deploy.nodes import Nodes, running
 from tests.kit.churn import KINDS, Churn, an_object, churning
 from tests.kit.deadlines import BUSY
-from tests.kit.independent_watch import Collection, IndependentWatch
+from tests.kit.independent_watch import IndependentWatch
 from tests.kit.received import Received, by_uid, from_nats, received_lists
 from tests.kit.replicas import Replicas
 
@@ -141,10 +142,10 @@ def deploying(
         async with (
             kubelet.running(kube, namespace, tmp_path / "pods") as kubelets,
             running(kube, namespace, kubelets) as nodes,
-            IndependentWatch(kube) as watch,
+            IndependentWatch(kube, watched) as watch,
         ):
             for kind in KINDS:
-                await watch.follow(Collection(kind, f"/api/v1/{kind}", kind, watched))
+                await watch.follow(Resource("", "v1", kind, kind, True))
             made = Deployed(nodes, kubelets, watch, helm, kubeconfig, watched, stream.name, nats_server)
             await made.release(shards=2)
             try:

@@ -1,54 +1,29 @@
-"""A watch that is not the bridge's: the witness of what happened, and the kubelet that the testbed lacks."""
+"""A watch that is not the bridge's: the witness of what happened."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine
 from contextlib import aclosing
-from dataclasses import dataclass
 from typing import Any, Self
 
-from tests.cluster.kube_client import CustomResource, KubeClient, KubeError, Manifest
+from bridge.model.resource import Resource
+from tests.cluster.kube_client import KubeClient, Manifest
 from tests.kit.deadlines import BUSY
 from tests.kit.received import Version
 
 OPS = {"ADDED": "added", "MODIFIED": "updated", "DELETED": "deleted"}
 
 
-@dataclass(frozen=True, slots=True)
-class Collection:
-    """One resource in one namespace."""
-
-    resource: str
-    """As kubectl names it."""
-    path: str
-    """Of all its objects, in any namespace."""
-    kind: str
-    namespace: str
-
-    @property
-    def inside(self) -> str:
-        """The path of those in the namespace."""
-        root, _, plural = self.path.rpartition("/")
-        return f"{root}/namespaces/{self.namespace}/{plural}"
-
-    @property
-    def api_version(self) -> str:
-        return self.path.removeprefix("/apis/").removeprefix("/api/").rpartition("/")[0]
-
-    @classmethod
-    def of(cls, custom: CustomResource, namespace: str) -> Self:
-        return cls(custom.name, custom.path(), custom.kind, namespace)
-
-
 class IndependentWatch:
-    """Everything that happens to the collections it follows, until the `async with` ends."""
+    """Everything that happens to the resources of one namespace that it follows, until the `async with` ends."""
 
-    def __init__(self, kube: KubeClient) -> None:
+    def __init__(self, kube: KubeClient, namespace: str) -> None:
         self._kube = kube
+        self._namespace = namespace
         self.happened: list[tuple[Version, Manifest]] = []
-        """In order for each collection."""
-        self._objects: dict[Collection, dict[str, Manifest]] = {}
+        """In order for each resource."""
+        self._objects: dict[Resource, dict[str, Manifest]] = {}
         self._news = asyncio.Condition()
         self._group = asyncio.TaskGroup()
         self._tasks: list[asyncio.Task[None]] = []
@@ -57,29 +32,26 @@ class IndependentWatch:
     def versions(self) -> list[Version]:
         return [version for version, _ in self.happened]
 
-    async def follow(self, collection: Collection) -> None:
-        """When this returns, nothing that happens to the collection is missed. It must be empty."""
-        listed = await self._kube.get(collection.inside, limit=1)
-        assert not listed["items"], f"{collection.inside} has objects already: their history is not known"
-        self._objects[collection] = {}
-        self.spawn(self._follow(collection, listed["metadata"]["resourceVersion"]))
+    async def follow(self, resource: Resource) -> None:
+        """When this returns, nothing that happens is missed. There must be no objects yet."""
+        path = resource.path(self._namespace)
+        listed = await self._kube.get(path, limit=1)
+        assert not listed["items"], f"{path} has objects already: their history is not known"
+        self._objects[resource] = {}
+        self.spawn(self._follow(resource, listed["metadata"]["resourceVersion"]))
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> None:
         """Run this beside; its error ends the `async with`."""
         self._tasks.append(self._group.create_task(work))
 
-    async def until(
-        self, collection: Collection, is_so: Callable[[list[Manifest]], bool], timeout: float = 60
-    ) -> list[Manifest]:
-        """Wait until it is so of the objects in the collection, and return them. Raises TimeoutError."""
-        objects = self._objects[collection]
-        timeout *= BUSY
+    async def until(self, resource: Resource, is_so: Callable[[list[Manifest]], bool]) -> None:
+        """Wait until it is so of the objects there are. Raises TimeoutError."""
+        objects = self._objects[resource]
         try:
-            async with asyncio.timeout(timeout), self._news:
+            async with asyncio.timeout(60 * BUSY), self._news:
                 await self._news.wait_for(lambda: is_so([*objects.values()]))
         except TimeoutError:
-            raise TimeoutError(f"{collection.resource}: not so after {timeout:.0f} s; {len(objects)} objects") from None
-        return [*objects.values()]
+            raise TimeoutError(f"{resource}: not so after {60 * BUSY} s; {len(objects)} objects") from None
 
     async def __aenter__(self) -> Self:
         await self._group.__aenter__()
@@ -90,41 +62,20 @@ class IndependentWatch:
             task.cancel()
         await self._group.__aexit__(*why)
 
-    async def _follow(self, collection: Collection, version: str) -> None:
+    async def _follow(self, resource: Resource, version: str) -> None:
         """A watch that the server ends goes on from its last version; one that cannot go on is an error."""
         while True:
-            async with aclosing(self._kube.watch(collection.inside, resourceVersion=version)) as events:
+            async with aclosing(self._kube.watch(resource.path(self._namespace), resourceVersion=version)) as events:
                 async for event in events:
                     version = event["object"]["metadata"]["resourceVersion"]
-                    await self._take(collection, OPS[event["type"]], event["object"])
+                    await self._take(resource, OPS[event["type"]], event["object"])
 
-    async def _take(self, collection: Collection, op: str, thing: Manifest) -> None:
+    async def _take(self, resource: Resource, op: str, thing: Manifest) -> None:
         metadata = thing["metadata"]
         async with self._news:
             self.happened.append((Version(metadata["uid"], metadata["resourceVersion"], op), thing))
             if op == "deleted":
-                del self._objects[collection][metadata["name"]]
+                del self._objects[resource][metadata["name"]]
             else:
-                self._objects[collection][metadata["name"]] = thing
+                self._objects[resource][metadata["name"]] = thing
             self._news.notify_all()
-
-
-async def run_pods(kube: KubeClient, namespace: str) -> None:
-    """Be the kubelet: report every pod of the namespace as running and ready as soon as it is there. Does not end."""
-    pods = f"/api/v1/namespaces/{namespace}/pods"
-    now = "2026-01-01T00:00:00Z"
-    ready = {"type": "Ready", "status": "True", "lastTransitionTime": now}
-    running = {"status": {"phase": "Running", "startTime": now, "conditions": [ready]}}
-    while True:
-        async with aclosing(kube.watch(pods)) as events:
-            async for event in events:
-                if event["type"] == "ADDED":
-                    await _unless_deleted(kube.patch(f"{pods}/{event['object']['metadata']['name']}/status", running))
-
-
-async def _unless_deleted(asked: Coroutine[Any, Any, Any]) -> None:
-    try:
-        await asked
-    except KubeError as error:
-        if error.code != 404:
-            raise

@@ -8,8 +8,9 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+from bridge.model.resource import Resource
 from tests.cluster.fixtures import fresh_name
-from tests.cluster.kube_client import CustomResource, KubeClient
+from tests.cluster.kube_client import KubeClient, manifest_of
 from tests.kit.breakable import Breakable
 from tests.kit.bridge_process import BridgeProcess
 from tests.kit.received import from_file, received_lists
@@ -29,7 +30,7 @@ async def test_an_empty_namespace_is_watched_beside_it(breakable: Breakable, tmp
         "sinks": {"copy": {"type": "file", "path": str(file)}},
     }
     async with KubeClient(api) as kube, _widgets(kube, namespace, group) as widgets:
-        await kube.create(widgets.path(namespace), _a_widget(widgets))
+        await kube.create(widgets.path(namespace), manifest_of(widgets, "widget"))
         async with BridgeProcess(tmp_path / "bridge", config).started() as bridge:
             await bridge.until("the widget is reported", lambda _: _has(file, "widget"))
             await _serve(
@@ -57,7 +58,7 @@ async def test_an_empty_namespace_is_watched_beside_it(breakable: Breakable, tmp
 
 
 @asynccontextmanager
-async def _widgets(kube: KubeClient, namespace: str, group: str) -> AsyncIterator[CustomResource]:
+async def _widgets(kube: KubeClient, namespace: str, group: str) -> AsyncIterator[Resource]:
     await kube.create_namespace(namespace)
     widgets = await kube.create_crd(group)
     yield widgets
@@ -66,7 +67,7 @@ async def _widgets(kube: KubeClient, namespace: str, group: str) -> AsyncIterato
     await kube.delete_namespace(namespace)
 
 
-async def _serve(kube: KubeClient, widgets: CustomResource, conversion: dict[str, Any]) -> None:
+async def _serve(kube: KubeClient, widgets: Resource, conversion: dict[str, Any]) -> None:
     """Serves v2 alone, into which the objects that are stored as v1 are converted."""
     schema = {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}}
     versions = [
@@ -75,10 +76,6 @@ async def _serve(kube: KubeClient, widgets: CustomResource, conversion: dict[str
     ]
     definition = f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{widgets.name}"
     await kube.patch(definition, {"spec": {"versions": versions, "conversion": {"webhook": None, **conversion}}})
-
-
-def _a_widget(widgets: CustomResource) -> dict[str, Any]:
-    return {"apiVersion": f"{widgets.group}/v1", "kind": widgets.kind, "metadata": {"name": "widget"}}
 
 
 def _has(file: Path, name: str) -> bool:

@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from bridge.model.resource import Resource
 from tests.cluster.fixtures import fresh_name
-from tests.cluster.kube_client import CustomResource, KubeClient
+from tests.cluster.kube_client import KubeClient, manifest_of
 from tests.cluster.roles import Roles, roles_of
 from tests.kit.bridge_process import BridgeProcess
 from tests.kit.received import assert_in_order, from_file, received_lists
@@ -120,8 +121,8 @@ async def test_a_redefined_scope_is_followed_and_deletes_keep_the_old(
     await kube.delete_crd(definition)
 
 
-async def _create(kube: KubeClient, definition: CustomResource, namespace: str, name: str) -> str:
-    made = await kube.create(definition.path(namespace), definition.manifest(name, spec={"size": 1}))
+async def _create(kube: KubeClient, definition: Resource, namespace: str, name: str) -> str:
+    made = await kube.create(definition.path(namespace), manifest_of(definition, name, spec={"size": 1}))
     uid: str = made["metadata"]["uid"]
     return uid
 

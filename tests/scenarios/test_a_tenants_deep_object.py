@@ -8,8 +8,9 @@ import json
 import sys
 from pathlib import Path
 
+from bridge.model.resource import Resource
 from tests.cluster.fixtures import DefineCustomResource
-from tests.cluster.kube_client import CustomResource, KubeClient
+from tests.cluster.kube_client import KubeClient, manifest_of
 from tests.kit.bridge_process import BridgeProcess
 from tests.kit.deadlines import BUSY
 from tests.kit.received import Received, from_file, received_lists
@@ -21,12 +22,12 @@ DEEPEST = 10_000
 
 
 async def make_as_deep_as_it_goes(
-    kube: KubeClient, widgets: CustomResource, namespace: str, name: str, most: int = DEEPEST
+    kube: KubeClient, widgets: Resource, namespace: str, name: str, most: int = DEEPEST
 ) -> int:
     """The depth of its spec. Each try costs the API server most of a second."""
     for depth in range(most, 0, -500):
         spec = '{"a":' * depth + "1" + "}" * depth
-        body = json.dumps(widgets.manifest(name, spec="HERE")).replace('"HERE"', spec)
+        body = json.dumps(manifest_of(widgets, name, spec="HERE")).replace('"HERE"', spec)
         answer = await kube.http.post(
             widgets.path(namespace), content=body, headers={"Content-Type": "application/json"}
         )
@@ -39,7 +40,7 @@ INITIALS = {"listed": "never", "streamed": "auto"}
 """How a bridge learns what is there when it starts → its ``watch.watch_list``."""
 
 
-def a_bridge(kube: KubeClient, widgets: CustomResource, initial: str, folder: Path) -> BridgeProcess:
+def a_bridge(kube: KubeClient, widgets: Resource, initial: str, folder: Path) -> BridgeProcess:
     folder.mkdir()
     return BridgeProcess(
         folder,
@@ -62,7 +63,7 @@ async def test_the_deep_object_is_exported_minimal_and_others_whole(
     widgets = await custom_resource(schema=ANYTHING)
     path = widgets.path(namespace)
     for number in range(GOOD):
-        await kube.create(path, widgets.manifest(f"good-{number}", spec={"n": 0}))
+        await kube.create(path, manifest_of(widgets, f"good-{number}", spec={"n": 0}))
     depth = await make_as_deep_as_it_goes(kube, widgets, namespace, "a-deep-one")
     bridges = {initial: a_bridge(kube, widgets, initial, tmp_path / initial) for initial in INITIALS}
     async with bridges["listed"].started(), bridges["streamed"].started():
@@ -73,7 +74,7 @@ async def test_the_deep_object_is_exported_minimal_and_others_whole(
         for number in range(GOOD):
             await kube.patch(f"{path}/good-{number}", {"spec": {"n": 1}})
         await kube.delete(f"{path}/a-deep-one")
-        await kube.create(path, widgets.manifest("last"))
+        await kube.create(path, manifest_of(widgets, "last"))
         for initial, bridge in bridges.items():
             await until_received(deltas_of(bridge.folder), 2 * GOOD + 4)
             metrics = await bridge.metrics()

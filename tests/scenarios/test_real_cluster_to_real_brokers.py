@@ -6,17 +6,19 @@ import asyncio
 import json
 from collections import Counter
 from collections.abc import AsyncIterator, Iterable, Mapping
+from contextlib import aclosing
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
+from bridge.model.resource import Resource
 from tests.cluster.fixtures import fresh_name
-from tests.cluster.kube_client import KubeClient, Manifest
+from tests.cluster.kube_client import KubeClient, KubeError, Manifest, manifest_of
 from tests.cluster.servers import ControllerManager
 from tests.kit.bridge_process import BridgeProcess
 from tests.kit.four_sinks import FourSinks
-from tests.kit.independent_watch import Collection, IndependentWatch, run_pods
+from tests.kit.independent_watch import IndependentWatch
 from tests.kit.received import (
     Received,
     as_received,
@@ -27,8 +29,11 @@ from tests.kit.received import (
     rebuilt,
     received_lists,
 )
+from tests.kit.records import DEPLOYMENTS, PODS
 
-Lists = Mapping[Collection, Manifest]
+REPLICA_SETS = Resource("apps", "v1", "replicasets", "ReplicaSet", True)
+BUILT_IN = (PODS, REPLICA_SETS, DEPLOYMENTS)
+Lists = Mapping[Resource, Manifest]
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,9 +60,6 @@ async def test_four_destinations_can_rebuild_the_life_of_a_deployment(
     tmp_path: Path,
     size: Size,
 ) -> None:
-    pods = Collection("pods", "/api/v1/pods", "Pod", namespace)
-    replica_sets = Collection("replicasets.apps", "/apis/apps/v1/replicasets", "ReplicaSet", namespace)
-    deployments = Collection("deployments.apps", "/apis/apps/v1/deployments", "Deployment", namespace)
     group = f"{fresh_name('shop')}.kubedelta.test"
     names = ["pods", "replicasets.apps", "deployments.apps", f"orders.{group}"]
     config = {
@@ -68,30 +70,29 @@ async def test_four_destinations_can_rebuild_the_life_of_a_deployment(
     lists: list[Lists] = []
     bridge = BridgeProcess(tmp_path / "bridge", config, waits=False)
 
-    async with bridge.started(), IndependentWatch(kube) as witness:
-        for each in (pods, replica_sets, deployments):
+    async with bridge.started(), IndependentWatch(kube, namespace) as witness:
+        for each in BUILT_IN:
             await witness.follow(each)
-            await bridge.until_live(each.resource)
-        witness.spawn(run_pods(kube, namespace))
+            await bridge.until_live(each.name)
+        witness.spawn(_run_pods(kube, namespace))
         assert not await bridge.ready(), "orders are not there yet"
 
-        definition = await kube.create_crd(group, "orders", "Order")
+        orders = await kube.create_crd(group, "orders", "Order")
         try:
-            orders = Collection.of(definition, namespace)
             await witness.follow(orders)
             async with asyncio.TaskGroup() as beside:
-                beside.create_task(_change_orders(kube, bridge, orders, size.changes))
-                async for _ in _life_of_a_deployment(kube, witness, size, deployments, replica_sets, pods):
-                    lists.append(await _lists(kube, [deployments, replica_sets, pods]))
+                beside.create_task(_change_orders(kube, bridge, orders, namespace, size.changes))
+                async for _ in _life_of_a_deployment(kube, witness, size, namespace):
+                    lists.append(await _lists(kube, namespace, BUILT_IN))
             await witness.until(orders, lambda found: _all_changed(found, size.changes))
-            lists.append(await _lists(kube, [deployments, replica_sets, pods, orders]))
+            lists.append(await _lists(kube, namespace, [*BUILT_IN, orders]))
             await bridge.until("the file has everything", lambda _: _has_all(four_sinks, witness))
             await bridge.until_delivered()
             assert await bridge.ready()
             happened = witness.versions
             received = await four_sinks.delivered()
         finally:
-            await kube.delete_crd(definition)
+            await kube.delete_crd(orders)
 
     lines = [json.loads(line) for line in bridge.log.read_text().splitlines()]
     assert len(lines) < 30, "nothing is logged for each event"
@@ -99,38 +100,33 @@ async def test_four_destinations_can_rebuild_the_life_of_a_deployment(
         assert_each_once(stream, happened, sink)
         assert_in_order(stream, sink)
         for at_once in lists:
-            _assert_rebuilt(stream, at_once, sink)
+            _assert_rebuilt(stream, at_once, namespace, sink)
     _print_counts(received, lists)
 
 
 async def _life_of_a_deployment(
-    kube: KubeClient,
-    witness: IndependentWatch,
-    size: Size,
-    deployments: Collection,
-    replica_sets: Collection,
-    pods: Collection,
+    kube: KubeClient, witness: IndependentWatch, size: Size, namespace: str
 ) -> AsyncIterator[None]:
     """Created, scaled, rolled, deleted. Yields in the middle and at the end of each step."""
-    web = f"{deployments.inside}/web"
+    web = DEPLOYMENTS.path(namespace, "web")
 
-    await kube.create(deployments.inside, _deployment(size.replicas, image="web:1"))
+    await kube.create(DEPLOYMENTS.path(namespace), _deployment(size.replicas, image="web:1"))
     yield
-    await witness.until(deployments, lambda found: _has_settled(found, size.replicas))
+    await witness.until(DEPLOYMENTS, lambda found: _has_settled(found, size.replicas))
     yield
     await kube.patch(web, {"spec": {"replicas": size.few}})
     yield
-    await witness.until(deployments, lambda found: _has_settled(found, size.few))
-    await witness.until(pods, lambda found: len(found) == size.few)
+    await witness.until(DEPLOYMENTS, lambda found: _has_settled(found, size.few))
+    await witness.until(PODS, lambda found: len(found) == size.few)
     yield
     await kube.patch(web, {"spec": {"template": {"spec": {"containers": [{"name": "web", "image": "web:2"}]}}}})
     yield
-    await witness.until(deployments, lambda found: _has_settled(found, size.few))
-    await witness.until(pods, lambda found: len(found) == size.few and all(_image(pod) == "web:2" for pod in found))
+    await witness.until(DEPLOYMENTS, lambda found: _has_settled(found, size.few))
+    await witness.until(PODS, lambda found: len(found) == size.few and all(_image(pod) == "web:2" for pod in found))
     yield
     await kube.delete(web, propagationPolicy="Foreground")
     yield
-    for each in (deployments, replica_sets, pods):
+    for each in BUILT_IN:
         await witness.until(each, lambda found: not found)
     yield
 
@@ -156,37 +152,55 @@ def _image(pod: Manifest) -> str:
     return image
 
 
-async def _change_orders(kube: KubeClient, bridge: BridgeProcess, orders: Collection, changes: int) -> None:
+async def _change_orders(
+    kube: KubeClient, bridge: BridgeProcess, orders: Resource, namespace: str, changes: int
+) -> None:
     """Once the bridge has noticed the new resource: two objects, changed so often together."""
-    await bridge.until_live(orders.resource)
+    await bridge.until_live(orders.name)
     for name in ("first", "second"):
-        body = {"apiVersion": orders.api_version, "kind": orders.kind, "metadata": {"name": name}, "spec": {"step": 0}}
-        await kube.create(orders.inside, body)
+        await kube.create(orders.path(namespace), manifest_of(orders, name, spec={"step": 0}))
     for step in range(1, changes // 2 + 1):
         for name in ("first", "second"):
-            await kube.patch(f"{orders.inside}/{name}", {"spec": {"step": step, "note": "a b\u2028c\u0085d"}})
+            changed = {"spec": {"step": step, "note": "a b\u2028c\u0085d"}}
+            await kube.patch(orders.path(namespace, name), changed)
 
 
 def _all_changed(orders: list[Manifest], changes: int) -> bool:
     return [order["spec"]["step"] for order in orders] == [changes // 2] * 2
 
 
-async def _lists(kube: KubeClient, collections: Iterable[Collection]) -> Lists:
-    return {each: await kube.get(each.inside) for each in collections}
+async def _run_pods(kube: KubeClient, namespace: str) -> None:
+    """Be the kubelet: report every pod of the namespace as running and ready as soon as it is there. Does not end."""
+    now = "2026-01-01T00:00:00Z"
+    ready = {"type": "Ready", "status": "True", "lastTransitionTime": now}
+    running = {"status": {"phase": "Running", "startTime": now, "conditions": [ready]}}
+    while True:
+        async with aclosing(kube.watch(PODS.path(namespace))) as events:
+            async for event in events:
+                if event["type"] == "ADDED":
+                    try:
+                        await kube.patch(f"{PODS.path(namespace, event['object']['metadata']['name'])}/status", running)
+                    except KubeError as error:
+                        if error.code != 404:  # It was deleted meanwhile.
+                            raise
+
+
+async def _lists(kube: KubeClient, namespace: str, resources: Iterable[Resource]) -> Lists:
+    return {each: await kube.get(each.path(namespace)) for each in resources}
 
 
 def _has_all(sinks: FourSinks, witness: IndependentWatch) -> bool:
     return {received.version for received in received_lists(from_file(sinks.file))} >= set(witness.versions)
 
 
-def _assert_rebuilt(stream: Iterable[Received], lists: Lists, sink: str) -> None:
+def _assert_rebuilt(stream: Iterable[Received], lists: Lists, namespace: str, sink: str) -> None:
     """At the version of each list the sink knew what the list says."""
     __tracebackhide__ = True
-    for collection, listed in lists.items():
+    for resource, listed in lists.items():
         version = int(listed["metadata"]["resourceVersion"])
-        of_collection = [received for received in stream if received.subject.startswith(f"{collection.inside}/")]
-        have = rebuilt(of_collection, through=version)
-        assert_same_state(have, as_received(listed, collection.path, collection.kind), f"{sink} at {version}")
+        inside = f"{resource.path(namespace)}/"
+        have = rebuilt((received for received in stream if received.subject.startswith(inside)), through=version)
+        assert_same_state(have, as_received(listed, resource.path(), resource.kind), f"{sink} at {version}")
 
 
 def _print_counts(received: Mapping[str, list[Received]], lists: list[Lists]) -> None:

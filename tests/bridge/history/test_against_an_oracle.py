@@ -25,7 +25,7 @@ from tests.cluster.kube_client import KubeClient, Manifest
 from tests.cluster.servers import KubeApiServer
 from tests.kit.bridge_process import BridgeProcess
 from tests.kit.deadlines import BUSY
-from tests.kit.independent_watch import Collection, IndependentWatch
+from tests.kit.independent_watch import IndependentWatch
 from tests.kit.kinds import EXAMPLES, Example
 
 KINDS = (
@@ -42,18 +42,20 @@ class World:
     kube: KubeClient
     namespace: str
     watch: IndependentWatch
-    collections: dict[str, tuple[Example, Collection]]
+    examples: dict[str, Example]
+    """By the name of the resource."""
     there: set[tuple[str, str]] = field(default_factory=set)
     chance: random.Random = field(default_factory=lambda: random.Random(7))
     made: int = 0
 
     async def change(self, count: int) -> None:
         for _ in range(count):
-            resource, name = self.chance.choice([*self.collections]), self.chance.choice(NAMES)
-            example, collection = self.collections[resource]
-            path = f"{collection.inside}/{name}"
+            resource, name = self.chance.choice([*self.examples]), self.chance.choice(NAMES)
+            example = self.examples[resource]
+            collection = example.path(self.namespace)
+            path = f"{collection}/{name}"
             if (resource, name) not in self.there:
-                await self.kube.create(collection.inside, example.manifest(name))
+                await self.kube.create(collection, example.manifest(name))
                 self.there.add((resource, name))
             elif self.chance.random() < 0.1:
                 await self.kube.delete(path, propagationPolicy="Background")
@@ -71,7 +73,7 @@ class World:
 
     def truth(self, resource: str, version: int) -> dict[str, Manifest]:
         """Name → the object at the version."""
-        kind = self.collections[resource][0].kind
+        kind = self.examples[resource].kind
         found: dict[str, Manifest] = {}
         for each, thing in self.watch.happened:
             if thing["kind"] == kind and int(each.resource_version) <= version:
@@ -94,14 +96,11 @@ def as_told(thing: Manifest) -> Manifest:
 async def world(forgetful_apiserver: KubeApiServer) -> AsyncIterator[World]:
     chosen = [next(each for each in EXAMPLES if each.kind == kind) for kind in KINDS]
     namespace = fresh_name("oracle")
-    async with KubeClient(forgetful_apiserver) as kube, IndependentWatch(kube) as watch:
+    async with KubeClient(forgetful_apiserver) as kube, IndependentWatch(kube, namespace) as watch:
         await kube.create_namespace(namespace)
-        collections = {}
         for example in chosen:
-            collection = Collection(example.resource, example.path(), example.kind, namespace)
-            collections[example.resource] = example, collection
-            await watch.follow(collection)
-        yield World(kube, namespace, watch, collections)
+            await watch.follow(example.resource)
+        yield World(kube, namespace, watch, {example.resource.name: example for example in chosen})
         await kube.delete_namespace(namespace)
 
 
@@ -125,7 +124,7 @@ async def test_every_answer_is_what_the_server_had(world: World, tmp_path: Path)
     api = world.kube.server
     config = {
         "cluster": {"name": "testbed", "kubeconfig": str(api.kubeconfig(tmp_path / "kubeconfig"))},
-        "resources": [{"resource": each, "namespaces": [world.namespace]} for each in world.collections],
+        "resources": [{"resource": each, "namespaces": [world.namespace]} for each in world.examples],
         "sinks": {"audit": {"type": "file", "path": str(tmp_path / "audit.ndjson")}},
     }
     folder = tmp_path / "bridge"
@@ -150,7 +149,7 @@ async def test_every_answer_is_what_the_server_had(world: World, tmp_path: Path)
     chance = random.Random(11)
     asked = exact = 0
     for version in chance.sample(versions, 150):
-        resource = chance.choice([*world.collections])
+        resource = chance.choice([*world.examples])
         truth = world.truth(resource, version)
         try:
             found = at(path, f"{resource}={version}", resource)
@@ -174,7 +173,7 @@ async def test_every_answer_is_what_the_server_had(world: World, tmp_path: Path)
         if following <= then or version > blind_until:
             assert certain == truth, (resource, point)
 
-    for resource in world.collections:
+    for resource in world.examples:
         assert {name: state for name, (state, _) in at(path, quiet.isoformat(), resource).items()} == world.truth(
             resource, then
         )
@@ -186,7 +185,7 @@ async def test_every_answer_is_what_the_server_had(world: World, tmp_path: Path)
         assert history.since > 0
         kept = list(history.changes(PastPoint("", history.since)))
     for step in chance.sample(kept, min(40, len(kept))):
-        resource = next(each for each in world.collections if each.startswith(f"{step.key.split('/')[2]}"))
+        resource = next(each for each in world.examples if each.startswith(f"{step.key.split('/')[2]}"))
         point = f"{resource}={step.version}"
         try:
             found = at(trimmed, point, resource)
@@ -206,7 +205,7 @@ def assert_every_version_is_a_step(world: World, path: Path, then: int, blind_un
     }
     steps = {}
     with HistoryFile.open(path) as history:
-        for resource in world.collections:
+        for resource in world.examples:
             for name in NAMES:
                 for step in history.steps(resource, name):
                     if step.evidence == "watched":
@@ -220,7 +219,7 @@ def told_times(folder: Path, world: World, chance: random.Random) -> list[tuple[
     What a comparison found comes in no order of versions."""
     lines = [msgspec.json.decode(line) for line in (folder / "audit.ndjson").read_bytes().splitlines()]
     found = []
-    for resource in world.collections:
+    for resource in world.examples:
         told = [each for each in lines if each["partitionkey"].split("/")[2:3] == [resource.partition(".")[0]]]
         newest = accumulate((int(each["resourceversion"]) for each in told), max)
         seen = [(each["time"], version) for each, version in zip(told, newest, strict=True)]

@@ -13,10 +13,10 @@ from bridge.history.restore import restored
 from tests.cluster.fixtures import fresh_name
 from tests.cluster.kube_client import KubeClient
 from tests.cluster.servers import KubeApiServer
-from tests.kit.kinds import EXAMPLES, PODS, Example
+from tests.kit.kinds import EXAMPLES, Example
 from tests.kit.texts import TEXTS
 
-RESTORABLE = [each for each in (*EXAMPLES, *PODS) if each.kind != "Secret"]
+RESTORABLE = [each for each in EXAMPLES if each.kind != "Secret"]
 
 
 async def _posted(kube: KubeClient, path: str, text: str, **query: str) -> httpx.Response:

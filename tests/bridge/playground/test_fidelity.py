@@ -26,11 +26,11 @@ from bridge.playground.http.tables import TableForm
 from bridge.playground.simulation import manifests
 from tests.bridge.playground.pair import SINCE, Pair, Reply, Side, comparable, insist, pair_with
 from tests.cluster.fixtures import DefineCustomResource, fresh_name
-from tests.cluster.kube_client import KubeClient
+from tests.cluster.kube_client import KubeClient, manifest_of
 from tests.cluster.recipes import is_default
 from tests.cluster.servers import KubeApiServer
 from tests.kit.deadlines import BUSY
-from tests.kit.kinds import EXAMPLES, PODS, Example
+from tests.kit.kinds import EXAMPLES, Example
 
 pytestmark = pytest.mark.skipif(not is_default("KUBERNETES"), reason="the playground imitates the default version")
 
@@ -380,7 +380,7 @@ async def test_a_custom_object_is_written_the_same_way(
     widgets = await custom_resource()
     pair.server.create("customresourcedefinitions.apiextensions.k8s.io", _definition(widgets.group))
     path = widgets.path(namespace)
-    made = widgets.manifest("w", spec={"z": 1, "a": [{"q": "<"}], "m": {"n": {"o": True}}}, aaa=1)
+    made = manifest_of(widgets, "w", spec={"z": 1, "a": [{"q": "<"}], "m": {"n": {"o": True}}}, aaa=1)
     made["metadata"]["annotations"] = {"b": "2", "a": "1"}
     await pair.same("POST", path, made)
     await pair.same("POST", path, made)
@@ -549,7 +549,7 @@ async def test_a_removed_definition_deletes_objects_and_ends_watches(
     pair.server.create("customresourcedefinitions.apiextensions.k8s.io", _definition(widgets.group))
     path = widgets.path(namespace)
     for name in ("a", "b"):
-        await pair.both("POST", path, widgets.manifest(name))
+        await pair.both("POST", path, manifest_of(widgets, name))
     definition = f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{widgets.name}"
     sent = [await _deleted_while_watched(side, path, definition) for side in (pair.real, pair.playground)]
     assert sent[1] == sent[0]
@@ -630,7 +630,7 @@ OTHERS = {"endpoints", "replicationcontrollers", "resourcequotas", "controllerre
 OTHERS |= {"priorityclasses", "horizontalpodautoscalers", "poddisruptionbudgets", "endpointslices", "storageclasses"}
 OTHERS |= {"rolebindings", "clusterrolebindings"}
 """Kinds that show their name and age alone."""
-SHOWN = [*PODS, *(each for each in EXAMPLES if each.plural not in OTHERS)]
+SHOWN = [each for each in EXAMPLES if each.resource.plural not in OTHERS]
 
 
 @pytest.mark.parametrize("example", SHOWN, ids=lambda each: f"{each.kind}-{each.name}")
@@ -639,7 +639,7 @@ async def test_kubectl_sees_the_columns_of_a_kind(
 ) -> None:
     """The real server's object is given to both."""
     name = fresh_name(example.name)
-    group, _, version = example.api_version.rpartition("/")
+    version = example.resource.version
     async with KubeClient(kube_apiserver) as kube, pair_with(kube_apiserver) as pair:
         await kube.create(example.path("default"), example.manifest(name))
         path = f"{example.path('default')}/{name}"
@@ -650,8 +650,7 @@ async def test_kubectl_sees_the_columns_of_a_kind(
             real = pair.real.json()
         finally:
             await kube.delete(path)
-        kind = pair.server.catalogue.named(example.resource)
-        assert (kind.group, version in kind.versions) == (group, True)
+        kind = pair.server.catalogue.named(example.resource.name)
         form = TableForm.asked("meta.k8s.io/v1", kind, version, {"includeObject": "Object"}, lambda: datetime.now(UTC))
         (row,) = real["rows"]
         ours = form.of_one(json.dumps(row["object"]).encode())
@@ -790,7 +789,7 @@ async def test_the_columns_of_a_definition_are_shown(
     }
     status = {"conditions": [{"type": "Live", "status": "False"}, {"type": "Ready", "status": "True"}]}
     definition = f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{widgets.name}"
-    made = widgets.manifest("w", spec=spec, status=status)
+    made = manifest_of(widgets, "w", spec=spec, status=status)
     made["metadata"]["labels"] = {"example.com/team": "ops"}
     await pair.both("POST", widgets.path(namespace), made)
     await _same_table(pair, widgets.path(namespace), TABLE)

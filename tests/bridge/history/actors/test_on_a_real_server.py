@@ -15,24 +15,23 @@ import yaml
 
 from bridge.history.actors.audit import UID_ANNOTATION, Actor, Join, actors_of
 from bridge.history.actors.joining import Made, StepOfObject, made_by
+from bridge.model.resource import Resource
 from tests.cluster.fixtures import StartKubeApiServer
 from tests.cluster.kube_client import KubeClient, KubeError, Manifest
 from tests.cluster.servers import ControllerManager, Etcd, KubeApiServer
 from tests.kit.deadlines import BUSY
-from tests.kit.independent_watch import Collection, IndependentWatch
+from tests.kit.independent_watch import IndependentWatch
 
 POLICIES = Path(__file__).parents[4] / "deploy" / "audit"
 NAMESPACE = "actors"
-COLLECTIONS = {
-    each.kind: each
-    for each in (
-        Collection("configmaps", "/api/v1/configmaps", "ConfigMap", NAMESPACE),
-        Collection("pods", "/api/v1/pods", "Pod", NAMESPACE),
-        Collection("deployments.apps", "/apis/apps/v1/deployments", "Deployment", NAMESPACE),
-        Collection("replicasets.apps", "/apis/apps/v1/replicasets", "ReplicaSet", NAMESPACE),
-    )
-}
-MAPS, PODS, DEPLOYMENTS, _ = (each.inside for each in COLLECTIONS.values())
+RESOURCES = [
+    Resource("", "v1", "configmaps", "ConfigMap", True),
+    Resource("", "v1", "pods", "Pod", True),
+    Resource("apps", "v1", "deployments", "Deployment", True),
+    Resource("apps", "v1", "replicasets", "ReplicaSet", True),
+]
+BY_KIND = {each.kind: each for each in RESOURCES}
+MAPS, PODS, DEPLOYMENTS, _ = (each.path(NAMESPACE) for each in RESOURCES)
 TEMPLATE = {
     "metadata": {"labels": {"a": "b"}},
     "spec": {"containers": [{"name": "web", "image": "web"}], "automountServiceAccountToken": False},
@@ -59,12 +58,12 @@ class Witness(IndependentWatch):
     """Knows when it saw each step."""
 
     def __init__(self, kube: KubeClient) -> None:
-        super().__init__(kube)
+        super().__init__(kube, NAMESPACE)
         self.times: list[datetime] = []
 
-    async def _take(self, collection: Collection, op: str, thing: Manifest) -> None:
+    async def _take(self, resource: Resource, op: str, thing: Manifest) -> None:
         self.times.append(datetime.now(UTC))
-        await super()._take(collection, op, thing)
+        await super()._take(resource, op, thing)
 
     def told(self, actors: list[Actor]) -> list[Told]:
         claims = defaultdict[tuple[str, str], list[Actor]](list)
@@ -74,7 +73,7 @@ class Witness(IndependentWatch):
         steps = defaultdict[tuple[str, str], list[tuple[str, StepOfObject]]](list)
         newest: dict[str, str] = {}
         for (version, thing), time in zip(self.happened, self.times, strict=True):
-            key = COLLECTIONS[thing["kind"]].resource, thing["metadata"]["name"]
+            key = BY_KIND[thing["kind"]].name, thing["metadata"]["name"]
             before = newest.get(version.uid, "")
             newest[version.uid] = version.resource_version
             step = StepOfObject(
@@ -137,7 +136,7 @@ def deployment(**metadata: Any) -> Manifest:
 async def test_every_verb_and_subresource_is_joined_to_its_step(audited: Audited) -> None:
     kube = audited.kube
     async with Witness(kube) as seen:
-        for each in COLLECTIONS.values():
+        for each in RESOURCES:
             await seen.follow(each)
         await kube.create(PODS, {"metadata": {"name": "web"}, "spec": TEMPLATE["spec"]})
         labelled = await kube.patch(f"{PODS}/web", {"metadata": {"labels": {"tier": "front"}}})
@@ -161,9 +160,9 @@ async def test_every_verb_and_subresource_is_joined_to_its_step(audited: Audited
         await kube.create(MAPS, {"metadata": {"name": "settings"}, "data": {"n": "1"}})
         await kube.patch(f"{MAPS}/settings", {"data": {"n": "2"}})
         await kube.delete(f"{MAPS}/settings")
-        await seen.until(COLLECTIONS["ConfigMap"], lambda left: not left)
-        await seen.until(COLLECTIONS["Deployment"], lambda left: [*map(is_leaving, left)] == [True])
-        await seen.until(COLLECTIONS["Pod"], lambda left: [*map(is_leaving, left)] == [True])
+        await seen.until(BY_KIND["ConfigMap"], lambda left: not left)
+        await seen.until(BY_KIND["Deployment"], lambda left: [*map(is_leaving, left)] == [True])
+        await seen.until(BY_KIND["Pod"], lambda left: [*map(is_leaving, left)] == [True])
     told = seen.told(audited.actors())
     assert [(each.op, each.by) for each in told if each.name == "web"] == [
         ("added", (Join.VERSION, "create")),
@@ -218,18 +217,18 @@ async def test_the_shares_of_each_join_while_controllers_work(
                     break
 
     async with Witness(kube) as seen:
-        for each in COLLECTIONS.values():
+        for each in RESOURCES:
             await seen.follow(each)
         await kube.create(MAPS, {"metadata": {"name": "counter"}, "data": {"n": "0"}})
         for number in range(5):
             await kube.create(DEPLOYMENTS, deployment(name=f"shop-{number}"))
         await asyncio.gather(*(count_up("counter") for _ in range(4)))
-        await seen.until(COLLECTIONS["Pod"], lambda pods: len(pods) == 5)
+        await seen.until(BY_KIND["Pod"], lambda pods: len(pods) == 5)
         await kube.delete(f"{DEPLOYMENTS}/shop-0", propagationPolicy="Background")
-        await seen.until(COLLECTIONS["Pod"], lambda pods: sum(not is_leaving(pod) for pod in pods) == 4)
+        await seen.until(BY_KIND["Pod"], lambda pods: sum(not is_leaving(pod) for pod in pods) == 4)
         await kube.delete_namespace(NAMESPACE)
-        for collection in COLLECTIONS.values():
-            await seen.until(collection, lambda left: not left)
+        for resource in RESOURCES:
+            await seen.until(resource, lambda left: not left)
     told = seen.told(audited.actors())
     shares = Counter("none" if each.made is None else str(each.made.join) for each in told)
     with capsys.disabled():
