@@ -24,7 +24,6 @@ STRATEGIC = "application/strategic-merge-patch+json"
 
 _RESPONSE = "aiohttp_response"
 """The extension of an answer with aiohttp's response."""
-_AGGREGATED = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
 
 
 class KubeError(Exception):
@@ -101,20 +100,20 @@ class KubeClient:
                         yield event
 
     async def wait_for(
-        self, path: str, is_so: Callable[[list[Manifest]], bool], timeout: float = 60 * BUSY, **query: str | int
+        self, path: str, is_so: Callable[[list[Manifest]], bool], **query: str | int
     ) -> list[Manifest]:
         """List and watch a collection until `is_so` of the objects in it, and return them.
 
-        Raises TimeoutError (seconds).
+        Raises TimeoutError.
         """
         objects: list[Manifest] = []
         try:
-            async with asyncio.timeout(timeout), aclosing(self._states(path, **query)) as states:
+            async with asyncio.timeout(60 * BUSY), aclosing(self._states(path, **query)) as states:
                 async for objects in states:
                     if is_so(objects):
                         return objects
         except TimeoutError:
-            raise TimeoutError(f"{path}: not so after {timeout:.0f} s; it has {len(objects)} objects") from None
+            raise TimeoutError(f"{path}: not so after {60 * BUSY} s; it has {len(objects)} objects") from None
         raise AssertionError("states do not end")
 
     async def create_namespace(self, name: str, labels: Manifest | None = None) -> None:
@@ -123,16 +122,10 @@ class KubeClient:
     async def delete_namespace(self, name: str) -> None:
         """Delete a namespace with all that is in it, finalizers or not.
 
-        Done by hand, because nobody else does it where no controller-manager runs.
+        Straight out of the store, because nobody else does it where no controller-manager runs.
         """
-        path = f"/api/v1/namespaces/{name}"
-        await self.delete(path)
-        if stored := await self._stored_in(name):
-            collections = await self._collections_in(name)
-            await asyncio.gather(*(self._empty(each) for each in collections if each.rpartition("/")[2] in stored))
-            if await self._stored_in(name):
-                await asyncio.gather(*map(self._empty, collections))
-        await _unless_gone(self._ask("PUT", f"{path}/finalize", {}, {"metadata": {"name": name}, "spec": {}}))
+        await self.delete(f"/api/v1/namespaces/{name}")  # From here on nobody creates anything in it.
+        await asyncio.to_thread(self.server.etcd.delete, f"/{name}/")
         await self.wait_for("/api/v1/namespaces", lambda found: not found, fieldSelector=f"metadata.name={name}")
 
     async def create_crd(
@@ -166,7 +159,11 @@ class KubeClient:
 
     async def delete_crd(self, resource: Resource) -> None:
         """Delete the definition and wait until it and all objects of it are gone."""
-        await _unless_gone(self.delete(f"{_DEFINITIONS}/{resource.name}"))
+        try:
+            await self.delete(f"{_DEFINITIONS}/{resource.name}")
+        except KubeError as error:
+            if error.code != 404:
+                raise
         await self.wait_for(_DEFINITIONS, lambda found: not found, fieldSelector=f"metadata.name={resource.name}")
 
     async def _ask(
@@ -205,43 +202,9 @@ class KubeClient:
                 if error.code != 410:  # The version is forgotten: list again.
                     raise
 
-    async def _stored_in(self, namespace: str) -> set[str]:
-        """What there are objects of, by the names of their keys: of nearly all, the plural. The API server would have
-        to be asked forty times."""
-        keys = (key.partition(f"/{namespace}/") for key in await asyncio.to_thread(self.server.etcd.keys))
-        return {name for before, inside, _ in keys if inside for name in before.split("/")}
-
-    async def _empty(self, collection: str) -> None:
-        try:
-            deleted = await self.delete(collection, gracePeriodSeconds=0, propagationPolicy="Background")
-        except KubeError as error:
-            if error.code in {404, 405}:
-                return  # Its definition went, or it only looks like a collection.
-            raise
-        held = (each["metadata"] for each in deleted.get("items", ()) if each["metadata"].get("finalizers"))
-        for metadata in held:
-            let_go = {"metadata": {"finalizers": None}}
-            await _unless_gone(self.patch(f"{collection}/{metadata['name']}", let_go))
-
-    async def _collections_in(self, namespace: str) -> list[str]:
-        """The paths of all collections in a namespace that can be deleted."""
-        paths = []
-        for root in ("/api", "/apis"):
-            answer = await self.http.get(root, headers={"Accept": _AGGREGATED})
-            for group in answer.raise_for_status().json()["items"]:
-                name = group["metadata"].get("name")
-                for version in group["versions"]:
-                    prefix = f"{root}/{name}/{version['version']}" if name else f"{root}/{version['version']}"
-                    paths += [
-                        f"{prefix}/namespaces/{namespace}/{resource['resource']}"
-                        for resource in version.get("resources", ())
-                        if resource["scope"] == "Namespaced" and "deletecollection" in resource["verbs"]
-                    ]
-        return paths
-
-    async def _wait_until_served(self, resource: Resource, timeout: float = 30 * BUSY) -> None:
+    async def _wait_until_served(self, resource: Resource) -> None:
         """An established definition is served a moment later, by discovery and by its path each at its own time."""
-        async with asyncio.timeout(timeout):
+        async with asyncio.timeout(30 * BUSY):
             while True:
                 try:
                     served = await self.get(f"/apis/{resource.group}/{resource.version}")
@@ -261,15 +224,6 @@ def _is_established(found: list[Manifest]) -> bool:
     # A fresh definition has conditions, and they are null.
     conditions = (each for crd in found for each in crd.get("status", {}).get("conditions") or ())
     return any(each["type"] == "Established" and each["status"] == "True" for each in conditions)
-
-
-async def _unless_gone(asked: Any) -> None:
-    try:
-        await asked
-    except KubeError as error:
-        # 409: an object on its way out, which somebody else let go of first.
-        if error.code not in {404, 409}:
-            raise
 
 
 def _error(method: str, path: str, answer: httpx.Response) -> KubeError:

@@ -7,6 +7,7 @@ takes longer than its five minutes.
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import json
 from collections.abc import AsyncGenerator, Mapping
@@ -18,6 +19,7 @@ import httpx
 
 from tests.cluster.kube_client import Manifest
 from tests.cluster.servers import Etcd
+from tests.cluster.servers.etcd import EVERYTHING
 from tests.kit.deadlines import BUSY
 from tests.kit.received import Version, as_it_leaves
 
@@ -55,7 +57,7 @@ async def history(etcd: Etcd, *prefixes: str, since: int, through: int) -> list[
     keys = tuple(f"/registry/{prefix}" for prefix in prefixes)
     found = []
     async with httpx.AsyncClient(base_url=etcd.url, trust_env=False, verify=False, timeout=60 * BUSY) as http:
-        await _write(http, "kubedelta-test/end")  # A watch says nothing until something happens behind the last.
+        await asyncio.to_thread(etcd.advance)  # A watch says nothing until something happens behind the last.
         async with aclosing(_events(http, since)) as events:
             async for event in events:
                 if int(event["kv"]["mod_revision"]) > through:
@@ -64,14 +66,6 @@ async def history(etcd: Etcd, *prefixes: str, since: int, through: int) -> list[
                 if key.startswith(keys):
                     found.append(happened(key.removeprefix("/registry/"), event))
     return found
-
-
-async def advance(etcd: Etcd) -> None:
-    """Raises the newest version by some changes that are no objects. An API server that starts later serves no watch
-    from before them."""
-    async with httpx.AsyncClient(base_url=etcd.url, trust_env=False, verify=False, timeout=60 * BUSY) as http:
-        for _ in range(3):
-            await _write(http, "kubedelta-test/advance")
 
 
 def happened(key: str, event: Mapping[str, Any]) -> Happened:
@@ -96,14 +90,9 @@ def _decoded(value: str) -> Manifest:
     return thing
 
 
-async def _write(http: httpx.AsyncClient, key: str) -> None:
-    """Where no API server looks."""
-    (await http.post("/v3/kv/put", json={"key": _base64(key), "value": ""})).raise_for_status()
-
-
 async def _events(http: httpx.AsyncClient, since: int) -> AsyncGenerator[Mapping[str, Any], None]:
-    """https://etcd.io/docs/v3.6/dev-guide/api_grpc_gateway/; from key 0 to key 0 is everything. Does not end."""
-    everything = {"key": _base64("\0"), "range_end": _base64("\0"), "start_revision": since, "prev_kv": True}
+    """https://etcd.io/docs/v3.6/dev-guide/api_grpc_gateway/. Does not end."""
+    everything = {**EVERYTHING, "start_revision": since, "prev_kv": True}
     async with http.stream("POST", "/v3/watch", json={"create_request": everything}) as answer:
         async for line in answer.raise_for_status().aiter_lines():
             result = json.loads(line)["result"]
@@ -112,7 +101,3 @@ async def _events(http: httpx.AsyncClient, since: int) -> AsyncGenerator[Mapping
                 raise RuntimeError(f"the history since {since} cannot be read; it is forgotten up to {forgotten}")
             for event in result.get("events", ()):
                 yield event
-
-
-def _base64(text: str) -> str:
-    return base64.b64encode(text.encode()).decode()

@@ -17,7 +17,6 @@ from tests.cluster.kube_client import KubeClient, KubeError
 from tests.cluster.roles import roles_of
 from tests.kit.bridge_process import BridgeProcess, Metrics
 from tests.kit.churn import KINDS, an_object, churning
-from tests.kit.etcd_history import advance
 from tests.kit.scene import Scene
 
 pytestmark = pytest.mark.long
@@ -68,7 +67,7 @@ async def test_a_restart_in_the_middle_of_1000_updates_loses_none(scene: Scene) 
             await updates.until_made(300)
             await asyncio.to_thread(api.kill9)
             bridge.pause()
-            await advance(scene.servers.etcd)
+            await asyncio.to_thread(scene.servers.etcd.advance, 3)
             await asyncio.to_thread(api.start)
             await updates.until_made(600)
             bridge.resume()

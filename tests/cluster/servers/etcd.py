@@ -6,11 +6,16 @@ import base64
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import httpx
 
 from tests.cluster.servers.ports import reserve_port
 from tests.cluster.servers.process import Server, says_ok
+
+_ZERO = base64.b64encode(b"\0").decode()
+EVERYTHING = {"key": _ZERO, "range_end": _ZERO}
+"""From key 0 to key 0, in the form of etcd's JSON gateway."""
 
 
 class Etcd(Server):
@@ -42,14 +47,19 @@ class Etcd(Server):
 
     def revision(self) -> int:
         """The newest version in the store."""
-        answer = self._ask("range", {"key": base64.b64encode(b"\0").decode()})
+        answer = self._ask("range", {**EVERYTHING, "limit": 1})
         return int(answer["header"]["revision"])
 
-    def keys(self) -> list[str]:
-        """Of everything in the store."""
-        everything = {"key": base64.b64encode(b"\0").decode(), "range_end": base64.b64encode(b"\0").decode()}
-        found: list[dict[str, str]] = self._ask("range", {**everything, "keys_only": True}).get("kvs", [])  # type: ignore[assignment]
-        return [base64.b64decode(each["key"]).decode() for each in found]
+    def delete(self, folder: str) -> None:
+        """All with such a folder (`/shop/`) in their keys, and what has its name; each in a version of its own."""
+        for each in self._ask("range", {**EVERYTHING, "keys_only": True}).get("kvs", []):
+            if folder in f"{base64.b64decode(each['key']).decode()}/":
+                self._ask("deleterange", {"key": each["key"]})
+
+    def advance(self, versions: int = 1) -> None:
+        """Raises the newest version by changes that are no objects, where no API server looks."""
+        for _ in range(versions):
+            self._ask("put", {"key": base64.b64encode(b"kubedelta-test").decode()})
 
     def compact(self) -> int:
         """Forget all versions before the newest, and return that. A watch that misses only the newest still gets it.
@@ -80,9 +90,9 @@ class Etcd(Server):
         self.wipe()
         shutil.copytree(folder, self._data)
 
-    def _ask(self, method: str, body: dict[str, object]) -> dict[str, dict[str, str]]:
+    def _ask(self, method: str, body: dict[str, object]) -> dict[str, Any]:
         """Call etcd's JSON gateway, https://etcd.io/docs/v3.6/dev-guide/api_grpc_gateway/."""
         answer = httpx.post(f"{self.url}/v3/kv/{method}", json=body, verify=False, trust_env=False, timeout=10)
         answer.raise_for_status()
-        found: dict[str, dict[str, str]] = answer.json()
+        found: dict[str, Any] = answer.json()
         return found

@@ -226,7 +226,7 @@ async def test_the_shares_of_each_join_while_controllers_work(
         await seen.until(BY_KIND["Pod"], lambda pods: len(pods) == 5)
         await kube.delete(f"{DEPLOYMENTS}/shop-0", propagationPolicy="Background")
         await seen.until(BY_KIND["Pod"], lambda pods: sum(not is_leaving(pod) for pod in pods) == 4)
-        await kube.delete_namespace(NAMESPACE)
+        await kube.delete(f"/api/v1/namespaces/{NAMESPACE}")
         for resource in RESOURCES:
             await seen.until(resource, lambda left: not left)
     told = seen.told(audited.actors())
