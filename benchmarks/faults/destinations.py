@@ -110,7 +110,7 @@ class Destinations:
             yield {
                 name: Lines(
                     api=await enter(Line(direct.api)),
-                    kafka=await enter(Line(behind, public)),
+                    kafka=await enter(Line(behind, port=public)),
                     nats=await enter(Line(direct.nats)),
                     webhook=await enter(Line(direct.webhook)),
                 )

@@ -263,10 +263,10 @@ def _replicas(
                 "enabled": True,
                 "namespace": destinations.name,
                 "identity": name,
-                "port": links[name].target if links else 0,
+                "port": links[name].targets[0] if links else 0,
             },
         }
-        routes = {each.target: each.port for each in links.values()}
+        routes = {each.targets[0]: each.port for each in links.values()}
         both.append(Rerouted(own, config, routes, waits=False))
     return both
 

@@ -17,6 +17,7 @@ import os
 from collections import Counter
 from collections.abc import Generator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -41,7 +42,8 @@ RECIPE_OF_FIXTURE = {
     "victoria_logs_build": recipes.VICTORIA_LOGS,
     "registry_build": recipes.REGISTRY,
 }
-"""A test that has one of these among its fixtures, or its fixtures' fixtures, needs what the recipe makes."""
+"""The fixtures for the folders of builds. A test that has one among its fixtures, or its fixtures' fixtures, needs what
+the recipe makes."""
 
 NEEDS = pytest.StashKey[list[Recipe]]()
 """On a test: the recipes it needs."""
@@ -150,63 +152,17 @@ def _folder_of(recipe: Recipe, config: pytest.Config) -> Path:
             pytest.fail(f'mark the test with pytest.mark.{recipe.group}("{recipe.name}"): it needs that', pytrace=False)
 
 
-@pytest.fixture(scope="session")
-def connect_build(pytestconfig: pytest.Config) -> Path:
-    return _folder_of(recipes.CONNECT, pytestconfig)
+def _build_of(recipe: Recipe) -> Any:
+    """A fixture: the folder with what the recipe makes."""
+
+    @pytest.fixture(scope="session")
+    def build(pytestconfig: pytest.Config) -> Path:
+        folder = _folder_of(recipe, pytestconfig)
+        if recipe is recipes.KAFKA:
+            share_classes(folder)
+        return folder
+
+    return build
 
 
-@pytest.fixture(scope="session")
-def etcd_build(pytestconfig: pytest.Config) -> Path:
-    return _folder_of(recipes.ETCD, pytestconfig)
-
-
-@pytest.fixture(scope="session")
-def kubernetes_build(pytestconfig: pytest.Config) -> Path:
-    return _folder_of(recipes.KUBERNETES, pytestconfig)
-
-
-@pytest.fixture(scope="session")
-def flink_build(pytestconfig: pytest.Config) -> Path:
-    return _folder_of(recipes.FLINK, pytestconfig)
-
-
-@pytest.fixture(scope="session")
-def kafka_build(pytestconfig: pytest.Config) -> Path:
-    folder = _folder_of(recipes.KAFKA, pytestconfig)
-    share_classes(folder)
-    return folder
-
-
-@pytest.fixture(scope="session")
-def promtool_build(pytestconfig: pytest.Config) -> Path:
-    return _folder_of(recipes.PROMTOOL, pytestconfig)
-
-
-@pytest.fixture(scope="session")
-def helm_build(pytestconfig: pytest.Config) -> Path:
-    return _folder_of(recipes.HELM, pytestconfig)
-
-
-@pytest.fixture(scope="session")
-def prometheus_operator_build(pytestconfig: pytest.Config) -> Path:
-    return _folder_of(recipes.PROMETHEUS_OPERATOR, pytestconfig)
-
-
-@pytest.fixture(scope="session")
-def otel_collector_build(pytestconfig: pytest.Config) -> Path:
-    return _folder_of(recipes.OTEL_COLLECTOR, pytestconfig)
-
-
-@pytest.fixture(scope="session")
-def victoria_logs_build(pytestconfig: pytest.Config) -> Path:
-    return _folder_of(recipes.VICTORIA_LOGS, pytestconfig)
-
-
-@pytest.fixture(scope="session")
-def registry_build(pytestconfig: pytest.Config) -> Path:
-    return _folder_of(recipes.REGISTRY, pytestconfig)
-
-
-@pytest.fixture(scope="session")
-def image_base_build(pytestconfig: pytest.Config) -> Path:
-    return _folder_of(recipes.IMAGE_BASE, pytestconfig)
+globals().update({name: _build_of(recipe) for name, recipe in RECIPE_OF_FIXTURE.items()})

@@ -219,7 +219,7 @@ class ATopic(Destination):
             await asyncio.to_thread(self._server.start)
 
     def new_line(self) -> Line:
-        return Line(self._server.behind_the_line, self._server.line_port)
+        return Line(self._server.behind_the_line, port=self._server.line_port)
 
 
 class ATopicWithState(ATopic):

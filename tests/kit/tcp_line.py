@@ -1,4 +1,5 @@
-"""A line to a TCP server that a test can cut, block and make one-way. Both ends are real sockets."""
+"""A line to a TCP server, or a cloud's load balancer in front of several, that a test can cut, block and make one-way.
+Both ends are real sockets."""
 
 from __future__ import annotations
 
@@ -6,6 +7,7 @@ import asyncio
 import socket
 import struct
 from contextlib import suppress
+from itertools import count
 from typing import Self
 
 _AT_ONCE = struct.pack("ii", 1, 0)
@@ -13,10 +15,14 @@ _AT_ONCE = struct.pack("ii", 1, 0)
 
 
 class Line:
-    """Listens on ``port`` (0: any free one) and passes every connection on to ``target`` on loopback."""
+    """Listens on ``port`` (0: any free one) and passes every connection on to a target on loopback: the next of these
+    ports that takes it."""
 
-    def __init__(self, target: int, port: int = 0) -> None:
-        self.target = target
+    def __init__(self, *targets: int, port: int = 0) -> None:
+        self.targets = targets
+        self._turns = count()
+        self.served: list[int] = []
+        """The targets of all connections, in order."""
         self.port = port
         self.rate: int | None = None
         """Bytes a second that go towards the server, on each connection; None for all that there are."""
@@ -87,8 +93,13 @@ class Line:
         if self.refusing:
             writer.transport.abort()
             return
-        with suppress(OSError):
-            onward_reader, onward_writer = await asyncio.open_connection("127.0.0.1", self.target)
+        for _ in self.targets:
+            target = self.targets[next(self._turns) % len(self.targets)]
+            try:
+                onward_reader, onward_writer = await asyncio.open_connection("127.0.0.1", target)
+            except OSError:
+                continue
+            self.served.append(target)
             self._ends.add(onward_writer)
             try:
                 async with asyncio.TaskGroup() as group:
@@ -97,6 +108,7 @@ class Line:
             finally:
                 self._ends.discard(onward_writer)
                 onward_writer.close()
+            return
 
     async def _pass(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, back: bool) -> None:
         with suppress(OSError):

@@ -18,7 +18,6 @@ import pytest
 from tests.cluster.fixtures import fresh_name
 from tests.cluster.kube_client import KubeClient, Manifest
 from tests.cluster.servers import Etcd, KubeApiServer
-from tests.kit.balancer import Balancer
 from tests.kit.breakable import Breakable
 from tests.kit.bridge_process import BridgeProcess, Metrics
 from tests.kit.judge import assert_makes_sense
@@ -31,6 +30,7 @@ from tests.kit.received import (
     received_lists,
     without_secrets,
 )
+from tests.kit.tcp_line import Line
 
 pytestmark = pytest.mark.long
 
@@ -46,7 +46,7 @@ class World:
     api: KubeApiServer
     root: str
     """The path of the namespace."""
-    line: Balancer
+    line: Line
     bridge: BridgeProcess
     file: Path
     backup: Path
@@ -54,9 +54,14 @@ class World:
     def delivered(self) -> list[Received]:
         return received_lists(from_file(self.file)) if self.file.exists() else []
 
+    def let_nobody_in(self) -> None:
+        """Until the line is mended; who is in is thrown out."""
+        self.line.refusing = True
+        self.line.cut()
+
     async def be_restored(self) -> None:
-        """The copy is put back, and the API server starts on it. Nobody but us reaches it before the line is open."""
-        self.line.close()
+        """The copy is put back, and the API server starts on it. Nobody but us reaches it before the line is mended."""
+        self.let_nobody_in()
         await asyncio.to_thread(self.api.kill9)
         await asyncio.to_thread(self.etcd.kill9)
         self.etcd.restore(self.backup)
@@ -83,7 +88,7 @@ async def state_of(world: World, kube: KubeClient) -> dict[str, Manifest]:
 @pytest.fixture
 async def world(breakable: Breakable, tmp_path: Path) -> AsyncIterator[World]:
     etcd, api, namespace = breakable.etcd, breakable.api, fresh_name("shop")
-    async with Balancer(api.port) as line:
+    async with Line(api.port) as line:
         kubeconfig = api.kubeconfig(tmp_path / "kubeconfig")
         kubeconfig.write_text(kubeconfig.read_text().replace(api.url, f"https://127.0.0.1:{line.port}"))
         file = tmp_path / "deltas.ndjson"
@@ -177,7 +182,7 @@ async def test_it_is_noticed_by_a_bridge_that_was_down(world: World, passed: boo
         pass
     reached = await asyncio.to_thread(world.etcd.revision)
     await world.be_restored()
-    world.line.open()
+    world.line.mend()
     async with KubeClient(world.api) as kube:
         if passed:
             await pass_by(world, kube, reached)
@@ -206,7 +211,7 @@ async def test_a_restore_is_noticed_though_its_changes_came_and_went(world: Worl
             await world.until_received(kube)
     reached = await asyncio.to_thread(world.etcd.revision)
     await world.be_restored()
-    world.line.open()
+    world.line.mend()
     async with KubeClient(world.api) as kube:
         await pass_by(world, kube, reached)
         async with world.bridge.started():
@@ -226,7 +231,7 @@ async def test_it_is_noticed_by_a_bridge_that_runs(world: World) -> None:
         await world.be_restored()
         async with KubeClient(world.api) as kube:
             await pass_by(world, kube, reached)
-            world.line.open()
+            world.line.mend()
             state = await world.until_received(kube)
             metrics = await world.bridge.until_delivered()
 
@@ -235,9 +240,9 @@ async def test_it_is_noticed_by_a_bridge_that_runs(world: World) -> None:
 
 async def test_a_restart_without_a_restore_lists_nothing(world: World) -> None:
     async with a_life_that_is_undone(world) as kube:
-        world.line.close()
+        world.let_nobody_in()
         await write(world, kube, "unseen", 20)
-        world.line.open()
+        world.line.mend()
         await world.until_received(kube)
         await world.bridge.until("all are live", lambda metrics: metrics.value("resource_live") == len(KINDS))
         before = await world.bridge.metrics()

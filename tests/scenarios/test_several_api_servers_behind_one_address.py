@@ -13,13 +13,13 @@ import pytest
 from tests.cluster.fixtures import StartKubeApiServer
 from tests.cluster.kube_client import KubeClient
 from tests.cluster.servers import KubeApiServer
-from tests.kit.balancer import Balancer
 from tests.kit.breakable import Breakable
 from tests.kit.bridge_process import BridgeProcess
 from tests.kit.churn import KINDS, an_object, churning
 from tests.kit.etcd_history import JSON_STORAGE, NO_COMPACTION, history
 from tests.kit.judge import judge_all
 from tests.kit.received import Received, from_file, received_lists
+from tests.kit.tcp_line import Line
 
 
 @pytest.mark.parametrize(
@@ -37,7 +37,7 @@ async def test_the_epoch_stays_and_nothing_is_lost(
     flags = (JSON_STORAGE, NO_COMPACTION)
     apis = [breakable.api, *[await asyncio.to_thread(start_kube_apiserver, etcd, *flags) for _ in namespaces[1:]]]
     file = tmp_path / "deltas.ndjson"
-    async with Balancer(*(api.port for api in apis)) as line, KubeClient(apis[0]) as kube, made(kube, namespaces):
+    async with Line(*(api.port for api in apis)) as line, KubeClient(apis[0]) as kube, made(kube, namespaces):
         began = await asyncio.to_thread(etcd.revision)
         bridge = BridgeProcess(tmp_path / "bridge", config(apis, line, namespaces, file, tmp_path))
         async with bridge.started():
@@ -91,7 +91,7 @@ async def made(kube: KubeClient, namespaces: Sequence[str]) -> AsyncIterator[Non
 
 
 def config(
-    apis: Sequence[KubeApiServer], line: Balancer, namespaces: Sequence[str], file: Path, folder: Path
+    apis: Sequence[KubeApiServer], line: Line, namespaces: Sequence[str], file: Path, folder: Path
 ) -> dict[str, object]:
     """Each API server has made a certificate of its own, for this address."""
     bundle = folder / "all.crt"

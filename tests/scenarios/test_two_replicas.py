@@ -203,7 +203,7 @@ async def test_replicas_that_are_cut_off_from_each_other_lose_nothing(scene: Sce
     """Deliveries go on without the follower; when the connection is back it is in sync again, and takes over."""
     async with AsyncExitStack() as stack:
         links = {name: await stack.enter_async_context(Line(reserve_port())) for name in ("pod-0", "pod-1")}
-        routes = {each.target: each.port for each in links.values()}
+        routes = {each.targets[0]: each.port for each in links.values()}
         both = [
             Rerouted(scene.folder / name, config_of(scene, name, {**SHORT, "port": link.target}), routes)
             for name, link in links.items()

@@ -331,7 +331,7 @@ async def test_the_end_of_a_snapshot_counts_once_through_an_abort(place: Place) 
 async def test_a_cut_line_leaves_every_record_stored_once(kafka: KafkaBehindALine, kafka_topic: MakeTopic) -> None:
     place = Place(kafka, kafka_topic)
     batch = changes(200, keys=11)
-    async with Line(kafka.behind_the_line, kafka.line_port) as line:
+    async with Line(kafka.behind_the_line, port=kafka.line_port) as line:
         soon = {"properties": {"reconnect.backoff.max.ms": 200}, "ack_timeout": 2, "connect_timeout": 5}
         async with place.opened(bootstrap_servers=f"127.0.0.1:{kafka.line_port}", **soon) as sink:
             for number, start in enumerate(range(0, 200, 20)):

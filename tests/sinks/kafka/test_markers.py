@@ -233,7 +233,7 @@ async def test_markers_are_repeated_until_all_are_stored(kafka: KafkaBehindALine
         "connect_timeout": 1,
     }
     async with (
-        Line(kafka.behind_the_line, kafka.line_port) as line,
+        Line(kafka.behind_the_line, port=kafka.line_port) as line,
         opened(kafka, f"{prefix}.{{resource}}", **by_the_line) as sink,
     ):
         await until_stored(sink, some(PODS, 1))
