@@ -212,11 +212,9 @@ class BridgeProcess(Server):
         TimeoutError, which names ``what``, and ServerFailed when the process has ended."""
         return await self._until(what, self.metrics, is_so, timeout)
 
-    async def until_stands(self, resource: str, word: str, timeout: float = 60) -> dict[str, str]:
+    async def until_stands(self, resource: str, word: str) -> dict[str, str]:
         """Wait until /readyz?verbose has the word in the resource's line, and return all lines."""
-        return await self._until(
-            f"{resource} is {word}", self.standing, lambda lines: word in lines.get(resource, ""), timeout
-        )
+        return await self._until(f"{resource} is {word}", self.standing, lambda lines: word in lines.get(resource, ""))
 
     async def until_live(self, resource: str, timeout: float = 60) -> None:
         """Wait until the resource, as kubectl names it, is listed and watched."""
@@ -234,7 +232,7 @@ class BridgeProcess(Server):
         return await self.until(f"{', '.join(sinks) or 'every sink'} has everything", is_settled, timeout)
 
     async def _until(
-        self, what: str, look: Callable[[], Awaitable[T]], is_so: Callable[[T], bool], timeout: float
+        self, what: str, look: Callable[[], Awaitable[T]], is_so: Callable[[T], bool], timeout: float = 60
     ) -> T:
         timeout *= BUSY
         loop = asyncio.get_running_loop()

@@ -61,16 +61,14 @@ class Churn:
                 self._news.notify_all()
             await asyncio.sleep(self._pause)
 
-    async def until_made(self, more: int, timeout: float = 60) -> None:
-        """Wait for so many more changes. Raises TimeoutError (seconds)."""
+    async def until_made(self, more: int) -> None:
+        """Wait for so many more changes. Raises TimeoutError."""
         enough = self.made + more
         try:
-            async with asyncio.timeout(timeout * BUSY), self._news:
+            async with asyncio.timeout(60 * BUSY), self._news:
                 await self._news.wait_for(lambda: self.made >= enough)
         except TimeoutError:
-            raise TimeoutError(
-                f"{enough - self.made} of {more} changes were not made in {timeout * BUSY:.0f} s"
-            ) from None
+            raise TimeoutError(f"{enough - self.made} of {more} changes were not made in {60 * BUSY} s") from None
 
     async def _exists(self, path: str) -> bool:
         try:

@@ -56,12 +56,13 @@ def _narrowed_node(state: Any, op: Any, argument: Any, place: str) -> Iterator[t
             yield inner, (op, narrowed)
 
 
-def written(tree: Any) -> str:
-    """A text that the expression matches, assertions apart: the least of each repetition, the first of alternatives."""
-    return "".join(_written(op, argument) for op, argument in tree.data)
+def written(tree: Any, least: int = 0) -> str:
+    """A text that the expression matches, assertions apart: the first of alternatives, and of each repetition as few as
+    may be, and at least so many."""
+    return "".join(_written(op, argument, least) for op, argument in tree.data)
 
 
-def _written(op: Any, argument: Any) -> str:
+def _written(op: Any, argument: Any, least: int) -> str:
     if op is _constants.LITERAL:
         return chr(int(argument))
     if op is _constants.NOT_LITERAL:
@@ -70,15 +71,26 @@ def _written(op: Any, argument: Any) -> str:
         return "a"
     if op is _constants.IN:
         return letters(argument)[0]
-    if op is _constants.BRANCH:
-        return written(argument[1][0])
-    if op is _constants.SUBPATTERN:
-        return written(argument[3])
     if op in _REPEATS:
-        return written(argument[2]) * int(argument[0])
-    if op is _constants.ATOMIC_GROUP:
-        return written(argument)
+        return written(argument[2], least) * max(least, int(argument[0]))
+    if op in (_constants.BRANCH, _constants.SUBPATTERN, _constants.ATOMIC_GROUP):
+        return written(_inner(op, argument)[0], least)
     return ""
+
+
+def _inner(op: Any, argument: Any) -> list[Any]:
+    """The expressions within a node."""
+    if op is _constants.BRANCH:
+        return list(argument[1])
+    if op is _constants.SUBPATTERN:
+        return [argument[3]]
+    if op in _REPEATS:
+        return [argument[2]]
+    if op is _constants.ATOMIC_GROUP:
+        return [argument]
+    if op in (_constants.ASSERT, _constants.ASSERT_NOT):
+        return [argument[1]]
+    return []
 
 
 _MOST_LETTERS = 8
@@ -128,34 +140,6 @@ def pumps(pattern: re.Pattern[Any]) -> list[Pump]:
     return list(found)
 
 
-def _once(op: Any, argument: Any) -> str:
-    """As ``_written``, but what may be missing is there."""
-    if op in _REPEATS:
-        return "".join(_once(*each) for each in argument[2].data) * max(1, int(argument[0]))
-    if op is _constants.SUBPATTERN:
-        return "".join(_once(*each) for each in argument[3].data)
-    if op is _constants.ATOMIC_GROUP:
-        return "".join(_once(*each) for each in argument.data)
-    if op is _constants.BRANCH:
-        return "".join(_once(*each) for each in argument[1][0].data)
-    return _written(op, argument)
-
-
-def _inner(op: Any, argument: Any) -> list[Any]:
-    """The expressions within a node."""
-    if op is _constants.BRANCH:
-        return list(argument[1])
-    if op is _constants.SUBPATTERN:
-        return [argument[3]]
-    if op in _REPEATS:
-        return [argument[2]]
-    if op is _constants.ATOMIC_GROUP:
-        return [argument]
-    if op in (_constants.ASSERT, _constants.ASSERT_NOT):
-        return [argument[1]]
-    return []
-
-
 def _repetitions(tree: Any, before: str) -> Iterator[tuple[str, Any]]:
     """The body of each repetition, with a text that matches up to it."""
     for op, argument in tree.data:
@@ -163,7 +147,7 @@ def _repetitions(tree: Any, before: str) -> Iterator[tuple[str, Any]]:
             yield before, argument[2]
         for inner in _inner(op, argument):
             yield from _repetitions(inner, before)
-        before += _once(op, argument)
+        before += _written(op, argument, 1)
 
 
 def _beginnings(tree: Any, before: str) -> Iterator[str]:
@@ -171,7 +155,7 @@ def _beginnings(tree: Any, before: str) -> Iterator[str]:
     for index, (op, argument) in enumerate(tree.data):
         for inner in _inner(op, argument):
             yield from _beginnings(inner, before)
-        before += _once(op, argument)
+        before += _written(op, argument, 1)
         following = tree.data[index + 1 : index + 2]
         if op is not _constants.LITERAL or not following or following[0][0] is not _constants.LITERAL:
             yield before
@@ -179,7 +163,7 @@ def _beginnings(tree: Any, before: str) -> Iterator[str]:
 
 def _samples(body: Any) -> Iterator[str]:
     """Texts that the body of a repetition matches: with each of its alternatives, and with several letters of a set."""
-    yield "".join(_once(*each) for each in body.data)
+    yield written(body, 1)
     if len(body.data) == 1:
         op, argument = body.data[0]
         if op is _constants.IN:

@@ -104,6 +104,6 @@ def a_snapshot(edge: SnapshotEdge = SnapshotEdge.BEGAN, through: int = 9, count:
     return Snapshot(edge=edge, sequence=through, sink="audit", count=count, time=TIME)
 
 
-def changes(count: int, *, keys: int = 7, first: int = 1, resource: Resource = PODS) -> list[Delta]:
+def changes(count: int, *, keys: int = 7, first: int = 1) -> list[Delta]:
     """Changes of a few objects in turn, as a stream has them."""
-    return [a_delta(n, key=f"shop/web-{n % keys}", resource=resource) for n in range(first, first + count)]
+    return [a_delta(n, key=f"shop/web-{n % keys}") for n in range(first, first + count)]

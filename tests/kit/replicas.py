@@ -18,9 +18,9 @@ class Replicas:
     def __init__(self, both: Sequence[BridgeProcess]) -> None:
         self.both = both
 
-    async def leader(self, *, other_than: BridgeProcess | None = None, timeout: float = 60) -> BridgeProcess:
-        """The replica that leads, once there is one. Raises TimeoutError (seconds)."""
-        async with asyncio.timeout(timeout * BUSY):
+    async def leader(self, *, other_than: BridgeProcess | None = None) -> BridgeProcess:
+        """The replica that leads, once there is one. Raises TimeoutError."""
+        async with asyncio.timeout(60 * BUSY):
             while True:
                 for each in self.both:
                     if each is not other_than and await leads(each):

@@ -78,11 +78,11 @@ class Scene:
         self._read_from = max(self._read_from, compacted)
         await asyncio.to_thread(self.servers.api.restart)  # It had the steps in its watch cache.
 
-    async def until_received(self, bridge: BridgeProcess, *sinks: str, timeout: float = 120) -> None:
+    async def until_received(self, bridge: BridgeProcess, *sinks: str) -> None:
         """Wait until these sinks, or all, have received all that has happened until now."""
         markers = await self.mark()
-        await bridge.until("the last changes are read", lambda _: self._has(markers), timeout)
-        await bridge.until_delivered(*sinks, timeout=timeout)
+        await bridge.until("the last changes are read", lambda _: self._has(markers), 120)
+        await bridge.until_delivered(*sinks, timeout=120)
 
     async def mark(self) -> list[Manifest]:
         """Make one more object of each kind, behind everything else."""

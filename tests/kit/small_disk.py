@@ -7,7 +7,7 @@ import os
 import shutil
 import subprocess
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -31,9 +31,12 @@ class SmallDisk:
         """Until no more than this many bytes are free. Returns how many it took."""
         with (self.folder / "filler").open("ab", buffering=0) as filler:
             before = filler.tell()
-            with suppress(_DiskFull):
+            try:
                 while (more := self.free - leave) > 0:
-                    _write(filler.fileno(), bytes(min(more, MEBIBYTE)))
+                    filler.write(bytes(min(more, MEBIBYTE)))
+            except OSError as error:
+                if error.errno != errno.ENOSPC:
+                    raise
             return os.fstat(filler.fileno()).st_size - before
 
     def make_room(self) -> None:
@@ -45,19 +48,6 @@ class SmallDisk:
 
     def make_read_only(self) -> None:
         _as_root("mount", "-o", "remount,ro", str(self.folder))
-
-
-class _DiskFull(Exception):
-    pass
-
-
-def _write(descriptor: int, content: bytes) -> None:
-    try:
-        os.write(descriptor, content)
-    except OSError as error:
-        if error.errno != errno.ENOSPC:
-            raise
-        raise _DiskFull from error
 
 
 @contextmanager

@@ -44,10 +44,10 @@ class Posted:
 
     @property
     def keys(self) -> set[str]:
-        """The partition keys of its CloudEvents. Data of one's own are of any form, and without a key."""
+        """The partition keys of its CloudEvents. What is none of these is without a key."""
         try:
             return {each.partitionkey for each in self._read(_Keyed)}
-        except msgspec.ValidationError:
+        except msgspec.DecodeError:
             return set()
 
     def _read(self, kind: Any) -> list[Any]:
@@ -78,8 +78,9 @@ ACCEPTED = Answer()
 class WebhookReceiver:
     """Keeps every request that it answers with 2xx, in the order in which they came. Starts again on the same port."""
 
-    def __init__(self, tls: ssl.SSLContext | None = None, *, any_path: bool = False) -> None:
+    def __init__(self, tls: ssl.SSLContext | None = None, *, path: str = "/hook", any_path: bool = False) -> None:
         """``any_path``: takes requests to all paths, and not only those to ``url``."""
+        self._path = path
         self._any_path = any_path
         self.answer: Callable[[Posted], Answer] = lambda posted: ACCEPTED
         self.permission: Callable[[Posted], Answer] = lambda posted: Answer(405)
@@ -98,7 +99,7 @@ class WebhookReceiver:
 
     @property
     def url(self) -> str:
-        return f"http{'s' if self._tls else ''}://127.0.0.1:{self._port}/hook"
+        return f"http{'s' if self._tls else ''}://127.0.0.1:{self._port}{self._path}"
 
     @property
     def events(self) -> list[dict[str, Any]]:
@@ -106,7 +107,7 @@ class WebhookReceiver:
 
     async def start(self) -> Self:
         app = web.Application(client_max_size=64 * 1024 * 1024)
-        app.router.add_route("*", "/{path:.*}" if self._any_path else "/hook", self._receive)
+        app.router.add_route("*", "/{path:.*}" if self._any_path else self._path, self._receive)
         self._runner = web.AppRunner(app, shutdown_timeout=0, auto_decompress=False)
         await self._runner.setup()
         site = web.TCPSite(self._runner, "127.0.0.1", self._port, ssl_context=self._tls, reuse_address=True)

@@ -31,12 +31,11 @@ CONTROLLERS = (
 class ControllerManager(Server):
     """Follows one API server, as its administrator. Without a kubelet pods stay Pending until a test says otherwise."""
 
-    def __init__(self, folder: Path, build: Path, api: KubeApiServer, controllers: Sequence[str] = CONTROLLERS) -> None:
+    def __init__(self, folder: Path, build: Path, api: KubeApiServer) -> None:
         super().__init__(folder)
         self.api = api
         self.port = reserve_port()
         self._binary = build / "kube-controller-manager"
-        self._controllers = controllers
 
     def prepare(self) -> None:
         self.api.kubeconfig(self.folder / "kubeconfig")
@@ -48,7 +47,7 @@ class ControllerManager(Server):
             "--bind-address=127.0.0.1",
             f"--secure-port={self.port}",
             f"--cert-dir={self.folder / 'certificates'}",
-            f"--controllers={','.join(self._controllers)}",
+            f"--controllers={','.join(CONTROLLERS)}",
             "--leader-elect=false",
             "--use-service-account-credentials=false",
             "--kube-api-qps=500",

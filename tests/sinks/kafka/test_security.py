@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
+import time
+from base64 import urlsafe_b64encode
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -17,7 +19,7 @@ from tests.kit.certificates import Authority, Certificate
 from tests.kit.deadlines import BUSY
 from tests.kit.records import changes, ids_of
 from tests.kit.sinks import until_stored
-from tests.kit.token_server import TokenServer, unsigned_jwt
+from tests.kit.token_server import TokenServer
 from tests.sinks.kafka.test_sink import ids, opened, read, the_sink
 
 TIMEOUT = 120
@@ -59,6 +61,14 @@ def token_options(server: SecuredKafka, **more: Any) -> Options:
         "ca_file": server.authority.certificate,
         **more,
     }
+
+
+def unsigned_jwt(lifetime: float = 3600) -> str:
+    """A token that says of itself that nobody signed it. ``lifetime``: seconds from now, negative for an ended one."""
+    now = time.time()
+    claims = {"sub": "kubedelta", "iat": now + min(0, 2 * lifetime), "exp": now + lifetime}
+    parts = (json.dumps(part).encode() for part in ({"alg": "none"}, claims))
+    return "".join(f"{urlsafe_b64encode(part).decode().rstrip('=')}." for part in parts)
 
 
 def printing(folder: Path, token: str, lifetime: float = 3600) -> list[str]:

@@ -148,7 +148,7 @@ async def test_without_a_token_records_are_pending_and_not_sent(
 async def test_a_busy_token_endpoint_says_how_long_to_wait(
     receiver: WebhookReceiver, tokens: TokenServer, secret: Path
 ) -> None:
-    tokens.answer = lambda: web.Response(status=503, headers={"Retry-After": "17"})
+    tokens.instead = lambda: web.Response(status=503, headers={"Retry-After": "17"})
     receipt = await deliver_once(a_sink(receiver, tokens.options(client_secret_file=secret)), [a_delta()])
 
     assert receipt.failure is not None
@@ -184,7 +184,7 @@ def echo(**members: Any) -> web.Response:
 async def test_an_answer_without_a_usable_token_is_a_failure(
     receiver: WebhookReceiver, tokens: TokenServer, secret: Path, answer: Any, reason: str
 ) -> None:
-    tokens.answer = answer
+    tokens.instead = answer
     sink = a_sink(receiver, tokens.options(client_secret_file=secret))
     await sink.open(SinkContext())
     receipt = await sink.deliver([a_delta()])
