@@ -8,7 +8,7 @@ from bridge.model.change import Change, ChangeBatch, ObjectVersion, Op
 from bridge.model.record import Delta
 from bridge.model.versions.version import is_older
 from bridge.model.versions.version_table import Checkpoint, VersionTable
-from tests.kit.records import records_of
+from tests.kit.records import TIME
 
 
 @dataclass
@@ -25,7 +25,21 @@ class ModelLedger:
 
     def commit(self, batch: ChangeBatch) -> list[Delta]:
         """The records of the batch."""
-        records = records_of(batch, self.last + 1)
+        records = [
+            Delta(
+                sequence,
+                change.op,
+                change.evidence,
+                batch.resource,
+                change.object.key,
+                change.object.uid,
+                change.object.resource_version,
+                TIME,
+                batch.epoch,
+                change.object.body,
+            )
+            for sequence, change in enumerate(batch.changes, self.last + 1)
+        ]
         if batch.epoch > self.epoch:
             self.epoch, self.position, self.newest = batch.epoch, None, None
         for change in batch.changes:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from bridge.model.change import ChangeBatch, Evidence, Op
+from bridge.model.change import Evidence, Op
 from bridge.model.formats.cloudevent import CloudEvents
 from bridge.model.record import Delta, Gap, Record, Snapshot, SnapshotEdge
 from bridge.model.resource import Resource
@@ -52,25 +52,6 @@ def a_delta(
         last_of_snapshot=last_of_snapshot,
         managers=managers,
     )
-
-
-def records_of(batch: ChangeBatch, first: int) -> list[Delta]:
-    """The records of a batch, as an outbox makes them: numbered from ``first``."""
-    return [
-        Delta(
-            sequence,
-            change.op,
-            change.evidence,
-            batch.resource,
-            change.object.key,
-            change.object.uid,
-            change.object.resource_version,
-            TIME,
-            batch.epoch,
-            change.object.body,
-        )
-        for sequence, change in enumerate(batch.changes, first)
-    ]
 
 
 def a_body(resource: Resource, key: str, uid: str, version: str) -> bytes:

@@ -19,23 +19,23 @@ from bridge.model.primitives.field_path import FieldPath
 from bridge.model.record import Delta
 from bridge.model.resource import Scope
 from bridge.transform.digest import IgnoredPaths
+from tests.kit.model_ledger import ModelLedger
 from tests.kit.objects import a_pod
-from tests.kit.records import PODS, records_of
+from tests.kit.records import PODS
 
 WEB, DB, CACHE = a_pod("web"), a_pod("db"), a_pod("cache")
 BEAT = IgnoredPaths([FieldPath.parsed("status.beat")])
 
 
 class World:
-    """A queue, a store and everything that was delivered. With ``offloads``, each change becomes a record, whose body
-    is in ``bodies``."""
+    """A queue, a store and everything that was delivered. With ``offloads``, each change becomes a record of the
+    ledger."""
 
     def __init__(
         self, transform: Transform | None = None, *, offloads: bool = False, ignoring: IgnoredPaths | None = None
     ) -> None:
-        self.bodies: dict[int, bytes] = {}
-        self.offloads = offloads
-        self.indexer = Indexer(stored=self.bodies.__getitem__ if offloads else None)
+        self.ledger = ModelLedger() if offloads else None
+        self.indexer = Indexer(stored=self.ledger.stored if self.ledger else None)
         self.fifo = DeltaFIFO(self.indexer)
         self.counts: list[int] = []
         ignored = None if ignoring is None else IgnoredChanges(ignoring, self.indexer, self.counts.append)
@@ -47,11 +47,7 @@ class World:
     async def deliver(self, batch: ChangeBatch) -> list[Delta] | None:
         await self.gate.wait()
         self.batches.append(batch)
-        if not self.offloads:
-            return None
-        records = records_of(batch, len(self.bodies) + 1)
-        self.bodies |= {record.sequence: record.body for record in records}
-        return records
+        return self.ledger.commit(batch) if self.ledger else None
 
     @asynccontextmanager
     async def running(self) -> AsyncGenerator[None]:
@@ -338,7 +334,7 @@ async def test_a_resync_moves_no_body() -> None:
 
 async def test_where_changes_become_no_records_bodies_stay() -> None:
     world = World(offloads=True)
-    world.offloads = False
+    world.ledger = None
     async with world.running():
         await world.watched(added(WEB.at(1)))
 
