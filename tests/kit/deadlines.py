@@ -12,7 +12,7 @@ BUSY = 10
 """Times a deadline that suits a quiet machine: forty jobs on two cores take a second's work half a minute."""
 
 
-async def until(holds: Callable[[], object], seconds: float = 10.0 * BUSY) -> None:
+async def until(holds: Callable[[], object], seconds: float = 30.0 * BUSY) -> None:
     """Returns once it holds: for what nothing announces."""
     async with asyncio.timeout(seconds):
         while not holds():  # noqa: ASYNC110

@@ -47,7 +47,7 @@ from bridge.telemetry.metrics import Metrics
 from bridge.telemetry.observers import Telemetry
 from sinks import registry
 from sinks.kafka.options import KafkaOptions
-from tests.kit.deadlines import BUSY
+from tests.kit.deadlines import until
 
 FUNCTIONS, MODULES, CARRIERS = 60, 20, 9
 
@@ -214,9 +214,7 @@ async def _update(cluster: Playground, state: Path, value: str) -> None:
     """Returns when the saved cursor covers it."""
     before, _ = _numbers(state)
     cluster.update("configmaps", _config_map(value))
-    async with asyncio.timeout(20 * BUSY):
-        while not before < _numbers(state)[0] == _numbers(state)[1]:  # noqa: ASYNC110  # nothing announces a save
-            await asyncio.sleep(0.01)
+    await until(lambda: before < _numbers(state)[0] == _numbers(state)[1])
 
 
 def _config_map(value: str, name: str = "object-0") -> dict[str, Any]:
@@ -230,11 +228,8 @@ async def walk() -> Walk:
         async with _bridge(state) as (cluster, is_ready):
             for number in range(_OBJECTS):
                 cluster.create("configmaps", _config_map(f"{number} " * 4000, f"object-{number}"))
-            async with asyncio.timeout(20 * BUSY):
-                while not is_ready():  # noqa: ASYNC110  # a status is asked for
-                    await asyncio.sleep(0.01)
-                while not _question(state, "SELECT count(*) FROM dictionaries")[0]:  # noqa: ASYNC110
-                    await asyncio.sleep(0.01)
+            await until(is_ready)
+            await until(lambda: _question(state, "SELECT count(*) FROM dictionaries")[0])
             await _update(cluster, state, "warm")
             await asyncio.sleep(_QUIET)
             tracer.marker = b"none"

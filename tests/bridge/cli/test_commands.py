@@ -22,7 +22,7 @@ from tests.bridge.cli.conftest import Command
 from tests.cluster.servers.ports import reserve_port
 from tests.kit.commands import in_a_process
 from tests.kit.configurations import a_config
-from tests.kit.deadlines import BUSY
+from tests.kit.deadlines import BUSY, until
 from tests.kit.fork_server import Forked, fork_server
 from tests.kit.playground import Playground
 
@@ -307,9 +307,7 @@ async def running(path: Path, records: int, errors: int = 2) -> AsyncIterator[Fo
     """A run that has delivered so many records, and ends with 0 on SIGTERM behind the block."""
     process = fork_server().start(["run", "-c", str(path)], 1, errors)
     deltas = path.parent / "deltas.ndjson"
-    async with asyncio.timeout(60 * BUSY):
-        while not (deltas.exists() and deltas.read_bytes().count(b"\n") == records):  # noqa: ASYNC110
-            await asyncio.sleep(0.02)  # a file announces nothing
+    await until(lambda: deltas.exists() and deltas.read_bytes().count(b"\n") == records)
         yield process
         process.terminate()
         assert await asyncio.to_thread(process.wait, 60 * BUSY) == 0

@@ -26,7 +26,7 @@ from tests.bridge.cli.conftest import Command
 from tests.cluster.fixtures import MakeStream, MakeTopic, fresh_name
 from tests.cluster.servers import AuthorizingKafka, Kafka, Nats
 from tests.kit.configurations import a_config
-from tests.kit.deadlines import BUSY
+from tests.kit.deadlines import BUSY, until
 from tests.kit.fork_server import Forked, fork_server
 from tests.kit.records import DEPLOYMENTS, PODS, a_delta, a_gap
 from tests.sinks.kafka import test_reading_for_verify as kafka_sink
@@ -104,9 +104,7 @@ async def following(*words: str) -> AsyncIterator[Forked]:
 
 
 async def until_built(path: Path, count: int) -> None:
-    async with asyncio.timeout(60 * BUSY):
-        while steps_in(path) < count:  # noqa: ASYNC110
-            await asyncio.sleep(0.02)  # A file announces nothing.
+    await until(lambda: steps_in(path) >= count)
 
 
 async def grow(parts: Sequence[Sequence[Delta | Gap]], write: Write, path: Path, *words: str) -> None:

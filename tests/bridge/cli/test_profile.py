@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import signal
 from collections.abc import Sequence
@@ -13,7 +12,7 @@ from bridge.app.profiling import STAGES, Profile, Row, Thread
 from bridge.cli.run import profile_tables
 from bridge.playground import Playground
 from tests.kit.bridge_process import BridgeProcess
-from tests.kit.deadlines import BUSY
+from tests.kit.deadlines import until
 
 
 class ProfiledBridge(BridgeProcess):
@@ -55,9 +54,7 @@ async def test_a_bridge_prints_its_profile_on_sigusr1_and_at_its_end(tmp_path: P
         async with bridge.started():
             await bridge.until_delivered()
             os.kill(bridge.pid, signal.SIGUSR1)
-            async with asyncio.timeout(20 * BUSY):
-                while "this profile" not in bridge.log.read_text():  # noqa: ASYNC110  # nothing announces it
-                    await asyncio.sleep(0.05)
+            await until(lambda: "this profile" in bridge.log.read_text())
             for number in range(20, 25):
                 cluster.create("configmaps", a_config_map(number))
             await bridge.until("it has them all", lambda metrics: metrics.value("records_committed_total") == 25)

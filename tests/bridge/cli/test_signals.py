@@ -14,7 +14,7 @@ import pytest
 
 from bridge.playground import Playground
 from tests.kit.bridge_process import BridgeProcess
-from tests.kit.deadlines import BUSY
+from tests.kit.deadlines import BUSY, until
 from tests.kit.fork_server import Forked, fork_server
 from tests.kit.webhook_receiver import Answer, WebhookReceiver
 
@@ -60,9 +60,7 @@ async def _ended(bridge: BridgeProcess, timeout: float = 30 * BUSY) -> int:
 
 
 async def _until_logged(bridge: BridgeProcess, *words: str) -> None:
-    async with asyncio.timeout(30 * BUSY):
-        while not bridge.logged(*words):  # noqa: ASYNC110
-            await asyncio.sleep(0.02)  # A file announces nothing.
+    await until(lambda: bridge.logged(*words))
 
 
 async def test_signals_without_a_meaning_are_logged_and_ignored(make: Any, tmp_path: Path) -> None:
@@ -100,9 +98,7 @@ async def test_a_second_signal_ends_at_once(
     receiver.answer = lambda posted: Answer(wait=never)
     bridge = make({"hook": {"type": "webhook", "url": receiver.url}})
     await asyncio.to_thread(bridge.start)
-    async with asyncio.timeout(30 * BUSY):
-        while not receiver.asked:  # noqa: ASYNC110
-            await asyncio.sleep(0.02)
+    await until(lambda: receiver.asked)
     bridge._launched().send_signal(signal.SIGTERM)
     await _until_logged(bridge, "stopping:")
     bridge._launched().send_signal(second)

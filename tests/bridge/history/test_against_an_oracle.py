@@ -24,7 +24,7 @@ from tests.cluster.fixtures import fresh_name
 from tests.cluster.kube_client import KubeClient, Manifest
 from tests.cluster.servers import KubeApiServer
 from tests.kit.bridge_process import BridgeProcess
-from tests.kit.deadlines import BUSY
+from tests.kit.deadlines import until
 from tests.kit.independent_watch import IndependentWatch
 from tests.kit.kinds import EXAMPLES, Example
 
@@ -67,9 +67,7 @@ class World:
                 }
                 await self.kube.patch(path, {"metadata": {"labels": labels}})
             self.made += 1
-        async with asyncio.timeout(30 * BUSY):
-            while len(self.watch.happened) < self.made:  # noqa: ASYNC110
-                await asyncio.sleep(0.05)
+        await until(lambda: len(self.watch.happened) >= self.made)
 
     def truth(self, resource: str, version: int) -> dict[str, Manifest]:
         """Name → the object at the version."""

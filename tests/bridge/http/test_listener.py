@@ -20,7 +20,7 @@ from bridge.telemetry.facts import Fact, Report, discard
 from bridge.telemetry.facts.process import AnswerFailed, ConnectionCut, CutReason
 from sinks.secret_files import tls_context
 from tests.kit.certificates import Authority
-from tests.kit.deadlines import BUSY
+from tests.kit.deadlines import BUSY, until
 from tests.kit.virtual_time import run_in_virtual_time
 
 SERVER = "page.listen"
@@ -304,9 +304,7 @@ async def test_an_answer_that_nobody_reads_has_a_deadline(
         client = await served.connect(tls=encrypted)
         client.writer.write(request(path))
         client.writer.transport.pause_reading()  # type: ignore[attr-defined]
-        async with asyncio.timeout(20 * BUSY):
-            while not served.cuts:  # noqa: ASYNC110  # nobody but the server knows
-                await asyncio.sleep(0.01)
+        await until(lambda: served.cuts)
         assert served.cuts == [SLOW]
 
 

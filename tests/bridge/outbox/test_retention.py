@@ -18,7 +18,7 @@ from bridge.outbox.writer import OutboxClosed
 from bridge.telemetry.facts import Fact
 from bridge.telemetry.facts.outbox import OutboxFull, OutboxHasRoom
 from tests.bridge.outbox.opened import AUDIT, crashed, everything, look_for_room_often, opened, rows_of, story
-from tests.kit.deadlines import BUSY
+from tests.kit.deadlines import BUSY, until
 from tests.kit.informed import Informed
 from tests.kit.records import a_delta
 from tests.kit.small_disk import CannotMount, SmallDisk, mounted_small_disk
@@ -234,10 +234,8 @@ def free(monkeypatch: pytest.MonkeyPatch) -> Free:
     return free
 
 
-async def until(facts: list[Fact], kind: type[Fact]) -> None:
-    async with asyncio.timeout(20 * BUSY):
-        while not any(isinstance(fact, kind) for fact in facts):  # noqa: ASYNC110  # facts come from a thread
-            await asyncio.sleep(0.01)
+async def until_reported(facts: list[Fact], kind: type[Fact]) -> None:
+    await until(lambda: any(isinstance(fact, kind) for fact in facts))
 
 
 @asynccontextmanager
@@ -252,7 +250,7 @@ async def test_without_room_sinks_go_on_and_new_records_wait(tmp_path: Path, fre
     facts: list[Fact] = []
     async with without_room(tmp_path, free, facts) as (outbox, informer), asyncio.TaskGroup() as tasks:
         waiting = tasks.create_task(informer.exports(outbox, "updated shop/a"))
-        await until(facts, OutboxFull)
+        await until_reported(facts, OutboxFull)
         assert "min_free_bytes" in outbox.no_room
         for sink in TWO:
             outbox.sinks[sink].settle(10)
@@ -266,7 +264,7 @@ async def test_without_room_sinks_go_on_and_new_records_wait(tmp_path: Path, fre
         free.bytes = 1 << 40
         await waiting
         assert outbox.last == 11
-        await until(facts, OutboxHasRoom)
+        await until_reported(facts, OutboxHasRoom)
         assert not outbox.no_room
     async with opened(left, TWO) as outbox:
         assert {cursor.settled for cursor in outbox.sinks.all} == {10}
@@ -280,7 +278,7 @@ async def test_closing_without_room_is_quick_and_keeps_the_settled(tmp_path: Pat
         without_room(tmp_path, free, facts) as (outbox, informer),
     ):
         tasks.create_task(refused(informer.exports(outbox, "updated shop/a")))
-        await until(facts, OutboxFull)
+        await until_reported(facts, OutboxFull)
         outbox.sinks["audit"].settle(8)
     async with opened(tmp_path, TWO) as outbox:
         assert outbox.last == 10
@@ -323,10 +321,10 @@ async def test_a_disk_that_is_full_is_waited_out_and_loses_nothing(small_disk: S
 
         async with asyncio.TaskGroup() as tasks:
             exporting = tasks.create_task(export())
-            await until(facts, OutboxFull)
+            await until_reported(facts, OutboxFull)
             outbox.sinks["audit"].settle(10)
             small_disk.make_room()
-            await until(facts, OutboxHasRoom)
+            await until_reported(facts, OutboxHasRoom)
             await exporting
         assert (await outbox.check()).problems == []
     async with opened(directory) as outbox:

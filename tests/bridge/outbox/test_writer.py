@@ -21,7 +21,7 @@ from bridge.outbox.storage.state_directory import StateDirectory
 from bridge.outbox.writer import ROOM_FOR_A_CHANGE, OutboxClosed, Writer
 from bridge.telemetry.facts import Fact
 from bridge.telemetry.facts.outbox import OutboxFull, OutboxHasRoom
-from tests.kit.deadlines import BUSY
+from tests.kit.deadlines import BUSY, until
 
 QUICK = 0.01
 """Seconds."""
@@ -212,17 +212,15 @@ def put_much(database: apsw.Connection, name: str = "much") -> str:
     return insert(database, name)
 
 
-async def until(facts: list[Fact], kind: type[Fact]) -> None:
-    async with asyncio.timeout(10 * BUSY):
-        while not any(isinstance(fact, kind) for fact in facts):  # noqa: ASYNC110  # facts come from a thread
-            await asyncio.sleep(0.005)
+async def until_reported(facts: list[Fact], kind: type[Fact]) -> None:
+    await until(lambda: any(isinstance(fact, kind) for fact in facts))
 
 
 async def test_what_finds_no_room_waits_until_there_is_some(writer: Writer, disk: Disk, facts: list[Fact]) -> None:
     await writer.submit(fill)
     reported: list[str] = []
     waiting = [writer.submit(partial(put_much, name=name), committed=reported.append) for name in ("a", "b", "c")]
-    await until(facts, OutboxFull)
+    await until_reported(facts, OutboxFull)
     assert writer.no_room
     assert kinds(disk) == []
 
@@ -230,7 +228,7 @@ async def test_what_finds_no_room_waits_until_there_is_some(writer: Writer, disk
     await asyncio.gather(*waiting)
 
     assert reported == kinds(disk) == ["a", "b", "c"]
-    await until(facts, OutboxHasRoom)
+    await until_reported(facts, OutboxHasRoom)
     assert [type(fact) for fact in facts] == [OutboxFull, OutboxHasRoom]
     assert not writer.no_room
 
@@ -242,7 +240,7 @@ async def test_what_finds_no_room_is_refused_and_never_done(writer: Writer, disk
         await writer.submit(partial(put_much, name="asked"), asked=True)
     assert facts == [], "nothing else waits for room"
     waiting = writer.submit(partial(put_much, name="next"))
-    await until(facts, OutboxFull)
+    await until_reported(facts, OutboxFull)
     with pytest.raises(UnknownTarget):
         await writer.submit(partial(put_much, name="asked again"), asked=True)
 
@@ -254,7 +252,7 @@ async def test_what_finds_no_room_is_refused_and_never_done(writer: Writer, disk
 async def test_what_an_operator_asks_for_is_done_where_it_fits(writer: Writer, disk: Disk, facts: list[Fact]) -> None:
     disk.free = 0
     waiting = writer.submit(an_insert("pods"))
-    await until(facts, OutboxFull)
+    await until_reported(facts, OutboxFull)
     assert await writer.submit(an_insert("asked"), asked=True) == "asked"
     disk.free = 1000
     await waiting
@@ -276,7 +274,7 @@ async def test_nothing_large_is_begun_while_others_wait_for_room(writer: Writer,
     await writer.submit(put_much)
     await writer.submit(fill)
     waiting = writer.submit(partial(put_much, name="more"))
-    await until(facts, OutboxFull)
+    await until_reported(facts, OutboxFull)
     with pytest.raises(DiskFull, match=r"nothing changed: .*full"):
         await writer.find_room()
     await writer.submit(lambda database: database.execute("DELETE FROM log"), shrinks=True)
@@ -287,7 +285,7 @@ async def test_nothing_large_is_begun_while_others_wait_for_room(writer: Writer,
 async def test_what_is_to_be_kept_free_is_kept_free(writer: Writer, disk: Disk, facts: list[Fact]) -> None:
     disk.free = 999
     waiting = writer.submit(an_insert("pods"))
-    await until(facts, OutboxFull)
+    await until_reported(facts, OutboxFull)
     await writer.submit(an_insert("settled"), shrinks=True)
 
     [full] = facts
@@ -311,7 +309,7 @@ async def test_what_makes_room_is_done_once(writer: Writer, disk: Disk, facts: l
     reader.execute("SELECT * FROM kinds").fetchall()  # Holds up the checkpoint.
     disk.free = 0
     waiting = writer.submit(an_insert("pods"))
-    await until(facts, OutboxFull)
+    await until_reported(facts, OutboxFull)
     await writer.submit(count, shrinks=True)
     reader.close()
     disk.free = 1000
@@ -327,7 +325,7 @@ async def test_closing_without_room_is_quick_and_reports_the_undone(tmp_path: Pa
     await writer.submit(an_insert("before"))
     disk.free = 0
     waiting = writer.submit(an_insert("pods"))
-    await until(facts, OutboxFull)
+    await until_reported(facts, OutboxFull)
     saving = writer.submit(an_insert("cursors"), shrinks=True)
 
     async with asyncio.timeout(5 * BUSY):
@@ -376,7 +374,7 @@ async def test_closing_uses_room_that_came_meanwhile(tmp_path: Path) -> None:
     writer = Writer(open_writer(disk.file), disk, min_free=1000, report=facts.append, retry=60)
     disk.free = 0
     waiting = writer.submit(an_insert("pods"))
-    await until(facts, OutboxFull)
+    await until_reported(facts, OutboxFull)
     disk.free = 1000
 
     async with asyncio.timeout(5 * BUSY):
