@@ -12,9 +12,9 @@ BUSY = 10
 """Times a deadline that suits a quiet machine: forty jobs on two cores take a second's work half a minute."""
 
 
-async def until(holds: Callable[[], object], seconds: float = 30.0 * BUSY) -> None:
-    """Returns once it holds: for what nothing announces."""
-    async with asyncio.timeout(seconds):
+async def until(holds: Callable[[], object]) -> None:
+    """Returns once it holds: for what nothing announces. Raises TimeoutError."""
+    async with asyncio.timeout(30 * BUSY):
         while not holds():  # noqa: ASYNC110
             await asyncio.sleep(0.01)
 

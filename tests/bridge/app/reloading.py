@@ -26,10 +26,6 @@ from tests.kit.playground import Playground
 from tests.kit.received import Received, from_file, rebuilt, received_lists
 
 
-def a_config_map(name: str, **labels: str) -> Manifest:
-    return {"metadata": {"name": name, "namespace": "default", "labels": labels}, "data": {"value": "1"}}
-
-
 @dataclass(slots=True)
 class Reloading:
     cluster: Playground
@@ -100,7 +96,7 @@ class Reloading:
         return {each["metadata"]["name"]: each["metadata"]["resourceVersion"] for each in objects}
 
     async def until(self, holds: Callable[[], object]) -> None:
-        await until(holds, 20 * BUSY)
+        await until(holds)
 
     async def until_settled(self) -> None:
         """Waits until all informers are live and no sink has a backlog."""

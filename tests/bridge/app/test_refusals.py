@@ -14,8 +14,9 @@ from bridge.model.diagnosis import troubles_of
 from bridge.model.status import SinkState
 from bridge.outbox.storage.state_directory import StateDirectory
 from bridge.telemetry.facts.process import ReloadRefused
-from tests.bridge.app.reloading import Reloading, a_config_map, reloading
+from tests.bridge.app.reloading import Reloading, reloading
 from tests.bridge.app.test_restart import lists_and_watches
+from tests.kit.bridges import a_config_map
 from tests.kit.webhook_receiver import Answer, WebhookReceiver
 
 WEB = [{"resource": "configmaps", "label_selector": "tier=web"}]

@@ -15,8 +15,9 @@ from bridge.telemetry.facts.delivery import SelectionChanged
 from bridge.telemetry.facts.informer import ChangesIgnored
 from bridge.telemetry.facts.outbox import SnapshotEnded
 from bridge.telemetry.facts.process import ConfigurationReloaded
-from tests.bridge.app.reloading import Reloading, a_config_map, reloading
+from tests.bridge.app.reloading import Reloading, reloading
 from tests.bridge.app.test_restart import lists_and_watches
+from tests.kit.bridges import a_config_map
 from tests.kit.deadlines import BUSY
 from tests.kit.received import Received, assert_in_order
 from tests.kit.webhook_receiver import Answer, WebhookReceiver
