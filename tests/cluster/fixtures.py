@@ -205,14 +205,6 @@ def start_kube_apiserver(own_servers: OwnServers, kubernetes_build: Path, etcd_b
 
 
 @pytest.fixture
-def start_controller_manager(
-    own_servers: OwnServers, kubernetes_build: Path
-) -> Callable[[KubeApiServer], ControllerManager]:
-    """`start_controller_manager(api_server)`"""
-    return lambda api: own_servers.start(lambda folder: ControllerManager(folder, kubernetes_build, api))
-
-
-@pytest.fixture
 def start_nats(own_servers: OwnServers) -> StartNats:
     """`start_nats("--user=me", "--pass=secret")`"""
     return lambda *flags: own_servers.start(lambda folder: Nats(folder, flags))

@@ -20,7 +20,6 @@ from bridge.plan.plan_from_settings import plan_of
 from bridge.telemetry.facts import Fact
 from config.document import ConfigurationFile
 from config.schema import Settings
-from tests.cluster.kube_client import Manifest
 from tests.kit.deadlines import BUSY, until
 from tests.kit.playground import Playground
 from tests.kit.received import Received, from_file, rebuilt, received_lists

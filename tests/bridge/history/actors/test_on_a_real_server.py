@@ -16,9 +16,9 @@ import yaml
 from bridge.history.actors.audit import UID_ANNOTATION, Actor, Join, actors_of
 from bridge.history.actors.joining import Made, StepOfObject, made_by
 from bridge.model.resource import Resource
-from tests.cluster.fixtures import StartKubeApiServer
+from tests.cluster.fixtures import OwnServers, StartKubeApiServer
 from tests.cluster.kube_client import KubeClient, KubeError, Manifest
-from tests.cluster.servers import ControllerManager, Etcd, KubeApiServer
+from tests.cluster.servers import ControllerManager, Etcd
 from tests.kit.deadlines import BUSY
 from tests.kit.independent_watch import IndependentWatch
 
@@ -198,13 +198,11 @@ def is_leaving(thing: Manifest) -> bool:
 
 
 async def test_the_shares_of_each_join_while_controllers_work(
-    audited: Audited,
-    start_controller_manager: Callable[[KubeApiServer], ControllerManager],
-    capsys: pytest.CaptureFixture[str],
+    audited: Audited, own_servers: OwnServers, kubernetes_build: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Deployments with their replica sets and pods, retried updates, garbage collection, the end of the namespace."""
     kube = audited.kube
-    start_controller_manager(kube.server)
+    own_servers.start(lambda folder: ControllerManager(folder, kubernetes_build, kube.server))
 
     async def count_up(name: str) -> None:
         """As a client does that tries again behind a conflict."""
