@@ -61,11 +61,9 @@ class ApiServer:
     ) -> None:
         """``port``: 0 takes a free one. ``tls``: None for plain HTTP."""
         self._state = state
-        self._news = asyncio.Event()
-        state.store.listeners.add(self._news.set)
         self.watches: set[WatchStream] = set()
         """That clients have open now."""
-        self._front = Front(state, faults, self.watches, settings, self._news.set)
+        self._front = Front(state, faults, self.watches, settings)
         self.requests = self._front.requests
         """The last requests, oldest first."""
         self._port = port
@@ -231,14 +229,6 @@ class Playground(ApiServer):
     def seen(self, verb: str, resource: str) -> tuple[SeenRequest, ...]:
         """The requests with that verb for that resource: ``server.seen("list", "pods")``."""
         return tuple(each for each in self.requests if (each.verb, each.resource) == (verb, resource))
-
-    async def until(self, holds: Callable[[], bool], timeout: float = 10.0) -> None:
-        """Waits until a condition holds. The condition is checked at every request, when a watch opens or ends, and
-        after every change of an object. Raises TimeoutError after ``timeout`` seconds."""
-        async with asyncio.timeout(timeout):
-            while not holds():
-                self._news.clear()
-                await self._news.wait()
 
     def _faults(self) -> Faults:
         """Overridden by the tests' server."""

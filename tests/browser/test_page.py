@@ -16,7 +16,7 @@ import pytest
 from tests.browser.chromium import Watched, missing, opened
 from tests.browser.scene import EVIL, REFUSED, TOKEN, Scene, a_scene
 from tests.cluster.servers.ports import reserve_port
-from tests.kit.deadlines import BUSY
+from tests.kit.deadlines import BUSY, until
 
 pytestmark = [pytest.mark.browser, pytest.mark.skipif(bool(missing()), reason=missing())]
 
@@ -233,7 +233,7 @@ async def test_a_replay_begins_from_the_page(scene: Scene) -> None:
         await watched.page.fill("#replay-number", "2")
         await watched.page.locator("#replay-form button[type=submit]").click()
         await seen(watched, ".toast", "2 records (2 to 3) will go to hook again")
-        await scene.cluster.until(lambda: len(scene.receiver.events) == before + 2)
+        await until(lambda: len(scene.receiver.events) == before + 2)
 
 
 async def test_a_snapshot_begins_from_the_page(scene: Scene) -> None:
@@ -251,7 +251,7 @@ async def test_a_snapshot_begins_from_the_page(scene: Scene) -> None:
         await watched.page.fill("#snapshot-namespace", "shop")
         await watched.page.keyboard.press("Enter")
         await seen(watched, ".toast", "2 objects will go to hook once more")
-        await scene.cluster.until(lambda: len(scene.receiver.events) == before + 4)  # With its begin and its end.
+        await until(lambda: len(scene.receiver.events) == before + 4)  # With its begin and its end.
         watched.complaints.clear()  # The refusal of the condition.
 
 

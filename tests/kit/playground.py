@@ -21,7 +21,7 @@ from bridge.playground.http.handlers import WholeResponse
 from bridge.playground.http.streams import Faults, WatchStream, error_line
 from bridge.playground.objects.store import ObjectStore, StoredObject
 from tests.cluster.servers.ports import hold_port
-from tests.kit.deadlines import BUSY
+from tests.kit.deadlines import until
 
 
 class Playground(playground.Playground):
@@ -55,12 +55,9 @@ class Playground(playground.Playground):
         """The number of open watches of a resource (None: of all resources)."""
         return len(self.misbehave.watches_of(resource))
 
-    async def until(self, holds: Callable[[], bool], timeout: float = 10.0 * BUSY) -> None:
-        await super().until(holds, timeout)
-
     async def until_watched(self, resource: str) -> None:
         """Waits until a watch of the resource is open. Raises TimeoutError."""
-        await self.until(lambda: self.open_watches(resource) > 0)
+        await until(lambda: self.open_watches(resource) > 0)
 
     def _faults(self) -> Faults:
         self.misbehave = Misbehaviour()

@@ -16,7 +16,7 @@ import yaml
 from bridge.playground.simulation.manifests import config_map
 from tests.documents.pages import read
 from tests.kit.bridge_process import BridgeProcess
-from tests.kit.deadlines import BUSY
+from tests.kit.deadlines import BUSY, until
 from tests.kit.playground import Playground
 
 PAGE = read("recipes/parquet/README.md")
@@ -83,7 +83,7 @@ async def test_after_changes_and_kills_the_table_equals_a_fresh_list(tmp_path: P
         async with bridge.started():
             await bridge.until_live("configmaps")
             await bridge.until_delivered("steps")
-            await cluster.until(lambda: is_closed(tmp_path), timeout=30 * BUSY)
+            await until(lambda: is_closed(tmp_path))
         fresh = {
             (each["metadata"]["namespace"], each["metadata"]["name"]): (each["metadata"]["uid"], each.get("data"))
             for each in cluster.list("configmaps", namespace="default")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gzip
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 
@@ -64,23 +64,14 @@ class FrontSettings:
 
 
 class Front:
-    """Answers every request. ``watches`` has the watches that are open now; ``notify`` is called for each request, and
-    when a watch opens or ends."""
+    """Answers every request. ``watches`` has the watches that are open now."""
 
-    def __init__(
-        self,
-        state: State,
-        faults: Faults,
-        watches: set[WatchStream],
-        settings: FrontSettings,
-        notify: Callable[[], None],
-    ) -> None:
+    def __init__(self, state: State, faults: Faults, watches: set[WatchStream], settings: FrontSettings) -> None:
         self.requests: deque[SeenRequest] = deque(maxlen=settings.recorded)
         self._state = state
         self._faults = faults
         self._watches = watches
         self._settings = settings
-        self._notify = notify
 
     async def handle(self, request: web.BaseRequest) -> web.StreamResponse:
         try:
@@ -112,7 +103,6 @@ class Front:
             # Requests are printed by failing tests: no token may be among them.
             headers = {name: value for name, value in request.headers.items() if name.lower() != "authorization"}
             self.requests.append(SeenRequest(request.method, request.path, dict(request.query), headers, *who))
-            self._notify()
 
     def _user(self, request: web.BaseRequest) -> str:
         """The user of the request's token. Raises StatusError (401)."""
@@ -161,12 +151,10 @@ class Front:
             return response
         stream = WatchStream(request, response, watch, self._faults, compress)
         self._watches.add(stream)
-        self._notify()
         try:
             await stream.run(options.timeout, self._settings.bookmark_interval)
         finally:
             self._watches.discard(stream)
-            self._notify()
         return response
 
     async def _open_stream(self, request: web.BaseRequest, asked: Target, *, compress: bool) -> web.StreamResponse:

@@ -12,6 +12,7 @@ from bridge.model.resource import Scope
 from bridge.plan.plan import Wanted
 from tests.bridge.app.test_bridge import DEFINITIONS, a_definition
 from tests.bridge.app.test_restart import life
+from tests.kit.deadlines import until
 from tests.kit.playground import Playground
 
 WIDGETS = (Wanted("widgets.example.test", (Scope("default"), Scope("kube-public"))),)
@@ -35,7 +36,7 @@ async def test_the_part_that_was_let_go_already_is_followed_again(
         monkeypatch.setattr(WatchedResources, "_is_gone", comes_back_meanwhile)
         async with life(tmp_path, cluster, WIDGETS) as run:
             cluster.delete(DEFINITIONS, "widgets.example.test")
-            await cluster.until(lambda: len(looked_at) >= 2)
+            await until(lambda: len(looked_at) >= 2)
             widget = {"metadata": {"name": "new", "namespace": "default"}, "spec": {}}
             cluster.create("widgets.example.test", widget)
             await run.sink.until(lambda sink: sink.delivered() == ["added default/new"])

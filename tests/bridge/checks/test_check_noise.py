@@ -21,6 +21,7 @@ from bridge.plan.entries import Resolution
 from bridge.plan.plan import Wanted
 from tests.bridge.checks.test_check import NOWHERE, a_plan
 from tests.kit.bridges import a_config_map
+from tests.kit.deadlines import until
 from tests.kit.playground import Playground
 from tests.kit.scripted_source import Quiet, ScriptedSource, deleted, modified, opened, page
 from tests.kit.virtual_time import run_in_virtual_time
@@ -135,7 +136,7 @@ async def test_a_live_cluster_names_its_noise(tmp_path: Path) -> None:
             for value in range(5):
                 cluster.update("configmaps", a_config_map("a", str(value + 2)))
             cluster.create("configmaps", a_config_map("ended"))
-            await cluster.until(lambda: cluster.misbehave.hang_up("configmaps") > 0)
+            await until(lambda: cluster.misbehave.hang_up("configmaps") > 0)
 
         # The watch ends when its server hangs up, long before its time.
         async with asyncio.TaskGroup() as group:

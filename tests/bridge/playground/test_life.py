@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from bridge.playground import ClusterSimulation
-from tests.kit.deadlines import BUSY
+from tests.kit.deadlines import until
 from tests.kit.playground import Playground
 
 CERTIFICATES = "certificates.certs.example.com"
@@ -113,7 +113,7 @@ async def test_it_runs_at_its_rate_until_it_is_cancelled() -> None:
         before = int(server.version)
         async with asyncio.TaskGroup() as group:
             running = group.create_task(life.run())
-            await server.until(lambda: int(server.version) >= before + 500, timeout=10 * BUSY)
+            await until(lambda: int(server.version) >= before + 500)
             running.cancel()
         assert running.cancelled()
         assert server.list("pods")
@@ -127,6 +127,6 @@ async def test_the_definition_appears_after_its_time() -> None:
             server.list(CERTIFICATES)
         async with asyncio.TaskGroup() as group:
             running = group.create_task(life.run())
-            await server.until(lambda: any(kind.name == CERTIFICATES for kind in server.catalogue), timeout=10 * BUSY)
-            await server.until(lambda: bool(server.list(CERTIFICATES)), timeout=20 * BUSY)
+            await until(lambda: any(kind.name == CERTIFICATES for kind in server.catalogue))
+            await until(lambda: server.list(CERTIFICATES))
             running.cancel()

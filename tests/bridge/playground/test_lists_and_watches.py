@@ -9,6 +9,7 @@ import pytest
 
 from bridge.playground.simulation import manifests
 from tests.bridge.playground.conftest import client_of, watching
+from tests.kit.deadlines import until
 from tests.kit.playground import Playground
 
 MAPS = "/api/v1/namespaces/default/configmaps"
@@ -36,7 +37,7 @@ async def test_a_version_that_comes_in_time_is_answered() -> None:
         soon = int(server.version) + 1
         async with asyncio.TaskGroup() as group:
             asked = group.create_task(http.get(f"{MAPS}?resourceVersion={soon}"))
-            await server.until(lambda: bool(server.seen("list", "configmaps")))
+            await until(lambda: server.seen("list", "configmaps"))
             server.create("configmaps", manifests.config_map("a"))
         assert len(asked.result().json()["items"]) == 1
 
@@ -149,7 +150,7 @@ async def test_thousands_of_events_reach_many_watchers(server: Playground, http:
     version = server.version
     async with asyncio.TaskGroup() as group:
         watchers = [group.create_task(follow()) for _ in range(5)]
-        await server.until(lambda: server.open_watches("pods") == 5)
+        await until(lambda: server.open_watches("pods") == 5)
         for number in range(1000):
             server.create("pods", manifests.pod(f"p{number}"))
     expected = [int(version) + number for number in range(1, 1001)]

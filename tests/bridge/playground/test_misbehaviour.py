@@ -9,6 +9,7 @@ from bridge.playground import StatusError
 from bridge.playground.simulation import manifests
 from bridge.playground.simulation.manifests import config_map
 from tests.bridge.playground.conftest import client_of, watching
+from tests.kit.deadlines import BUSY, until
 from tests.kit.playground import Playground
 
 MAPS = "/api/v1/namespaces/default/configmaps"
@@ -123,7 +124,7 @@ async def test_open_and_new_watches_send_after_a_silence_what_was_held_back(
             server.create("configmaps", config_map("a"))
             async with watching(http, MAPS, resourceVersion=0) as other:
                 assert other.response.status_code == 200
-                await server.until(lambda: server.open_watches("configmaps") == 2)
+                await until(lambda: server.open_watches("configmaps") == 2)
                 with pytest.raises(TimeoutError):
                     await other.line(timeout=0.05)
         assert await watch.sent() == ("ADDED", "a")
