@@ -99,9 +99,7 @@ class KubeClient:
                             raise KubeError(f"watch {path}", status["code"], status["reason"], status["message"])
                         yield event
 
-    async def wait_for(
-        self, path: str, is_so: Callable[[list[Manifest]], bool], **query: str | int
-    ) -> list[Manifest]:
+    async def wait_for(self, path: str, is_so: Callable[[list[Manifest]], bool], **query: str | int) -> list[Manifest]:
         """List and watch a collection until `is_so` of the objects in it, and return them.
 
         Raises TimeoutError.

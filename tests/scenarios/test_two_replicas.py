@@ -205,7 +205,7 @@ async def test_replicas_that_are_cut_off_from_each_other_lose_nothing(scene: Sce
         links = {name: await stack.enter_async_context(Line(reserve_port())) for name in ("pod-0", "pod-1")}
         routes = {each.targets[0]: each.port for each in links.values()}
         both = [
-            Rerouted(scene.folder / name, config_of(scene, name, {**SHORT, "port": link.target}), routes)
+            Rerouted(scene.folder / name, config_of(scene, name, {**SHORT, "port": link.targets[0]}), routes)
             for name, link in links.items()
         ]
         for each in both:

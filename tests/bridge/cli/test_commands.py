@@ -308,9 +308,9 @@ async def running(path: Path, records: int, errors: int = 2) -> AsyncIterator[Fo
     process = fork_server().start(["run", "-c", str(path)], 1, errors)
     deltas = path.parent / "deltas.ndjson"
     await until(lambda: deltas.exists() and deltas.read_bytes().count(b"\n") == records)
-        yield process
-        process.terminate()
-        assert await asyncio.to_thread(process.wait, 60 * BUSY) == 0
+    yield process
+    process.terminate()
+    assert await asyncio.to_thread(process.wait, 60 * BUSY) == 0
 
 
 async def test_a_run_delivers_and_ends_with_0_on_sigterm(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from bridge.playground import StatusError
 from bridge.playground.simulation import manifests
 from bridge.playground.simulation.manifests import config_map
 from tests.bridge.playground.conftest import client_of, watching
-from tests.kit.deadlines import BUSY, until
+from tests.kit.deadlines import until
 from tests.kit.playground import Playground
 
 MAPS = "/api/v1/namespaces/default/configmaps"
