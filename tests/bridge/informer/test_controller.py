@@ -28,14 +28,15 @@ BEAT = IgnoredPaths([FieldPath.parsed("status.beat")])
 
 
 class World:
-    """A queue, a store and everything that was delivered. With ``offloads``, each change becomes a record of the
-    ledger."""
+    """A queue, a store and everything that was delivered. With ``offloads``, each change becomes a record, whose body
+    is in ``bodies``."""
 
     def __init__(
         self, transform: Transform | None = None, *, offloads: bool = False, ignoring: IgnoredPaths | None = None
     ) -> None:
         self.ledger = ModelLedger() if offloads else None
-        self.indexer = Indexer(stored=self.ledger.stored if self.ledger else None)
+        self.bodies: dict[int, bytes] = {}
+        self.indexer = Indexer(stored=self.bodies.__getitem__ if offloads else None)
         self.fifo = DeltaFIFO(self.indexer)
         self.counts: list[int] = []
         ignored = None if ignoring is None else IgnoredChanges(ignoring, self.indexer, self.counts.append)
@@ -47,7 +48,11 @@ class World:
     async def deliver(self, batch: ChangeBatch) -> list[Delta] | None:
         await self.gate.wait()
         self.batches.append(batch)
-        return self.ledger.commit(batch) if self.ledger else None
+        if self.ledger is None:
+            return None
+        records = self.ledger.commit(batch)
+        self.bodies |= {record.sequence: record.body for record in records}
+        return records
 
     @asynccontextmanager
     async def running(self) -> AsyncGenerator[None]:
