@@ -16,9 +16,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from sinks.receipt import WrongOption
+from sinks.secret_files import read_secret
 
 if TYPE_CHECKING:
-    from nacl.signing import SigningKey, VerifyKey
+    from nacl.signing import SigningKey
 
 _SECRET, _PRIVATE, _PUBLIC = "whsec_", "whsk_", "whpk_"
 _MIN_BYTES, _MAX_BYTES = 24, 64
@@ -58,10 +59,11 @@ class PrivateKey:
         self.encoded: tuple[str, ...] = (b64encode(seed + public).decode(), b64encode(seed).decode())
 
     def sign(self, content: bytes) -> str:
-        return f"v1a,{b64encode(self.signature(content)).decode()}"
+        return f"v1a,{self.signature(content)}"
 
-    def signature(self, content: bytes) -> bytes:
-        return self._key.sign(content).signature
+    def signature(self, content: bytes) -> str:
+        """In base64."""
+        return b64encode(self._key.sign(content).signature).decode()
 
 
 def keys_in(text: str, path: Path) -> tuple[WebhookKey, ...]:
@@ -80,10 +82,10 @@ def keys_in(text: str, path: Path) -> tuple[WebhookKey, ...]:
     return tuple(keys)
 
 
-def private_key_in(text: str, path: Path, option: str) -> PrivateKey:
-    """The one key (``whsk_…``) of a file. Raises WrongOption for ``option``, without the content."""
+def private_key(path: Path, option: str) -> PrivateKey:
+    """The one key (``whsk_…``) of a file. Blocks. Raises WrongOption for ``option``, without the content."""
     try:
-        key = _key(text.strip())
+        key = _key(read_secret(path, option).strip())
     except ValueError as error:
         raise WrongOption(option, f"{path}: {error}") from None
     if not isinstance(key, PrivateKey):
@@ -91,19 +93,33 @@ def private_key_in(text: str, path: Path, option: str) -> PrivateKey:
     return key
 
 
-def public_key(text: str) -> VerifyKey:
-    """Of ``whpk_…``. Raises ValueError."""
-    from nacl.signing import VerifyKey
+class PublicKey:
+    """Shows what its private half has signed."""
 
-    if text.strip().startswith(_PRIVATE):
-        raise ValueError(f"a private key ({_PRIVATE}) stays with the sink; the public key begins with {_PUBLIC}")
-    try:
-        key = b64decode(text.strip().removeprefix(_PUBLIC), validate=True)
-    except binascii.Error:
-        raise ValueError(f"not base64; a public key is {_PUBLIC} and base64") from None
-    if len(key) != _SEED_BYTES or not text.strip().startswith(_PUBLIC):
-        raise ValueError(f"a public key is {_PUBLIC} and {_SEED_BYTES} bytes in base64")
-    return VerifyKey(key)
+    def __init__(self, text: str) -> None:
+        """``text``: ``whpk_…``. Raises ValueError."""
+        from nacl.signing import VerifyKey
+
+        text = text.strip()
+        if text.startswith(_PRIVATE):
+            raise ValueError(f"a private key ({_PRIVATE}) stays with the sink; the public key begins with {_PUBLIC}")
+        try:
+            key = b64decode(text.removeprefix(_PUBLIC), validate=True)
+        except binascii.Error:
+            raise ValueError(f"not base64; a public key is {_PUBLIC} and base64") from None
+        if len(key) != _SEED_BYTES or not text.startswith(_PUBLIC):
+            raise ValueError(f"a public key is {_PUBLIC} and {_SEED_BYTES} bytes in base64")
+        self._key = VerifyKey(key)
+
+    def verifies(self, content: bytes, signature: bytes) -> bool:
+        """``signature``: in base64."""
+        from nacl.exceptions import CryptoError
+
+        try:
+            self._key.verify(content, b64decode(signature, validate=True))
+        except (CryptoError, ValueError):
+            return False
+        return True
 
 
 def signature(keys: Sequence[WebhookKey], message_id: str, timestamp: int, body: bytes) -> str:

@@ -17,7 +17,7 @@ from kubedelta_reader.sources.parts import ClosedPart, parts_of
 from sinks.file.connection import sync_folder
 from sinks.file.options import PartCompression, Rotation
 from sinks.file.parts import TEMPORARY, PartRetention, leftovers_of, private, unread
-from sinks.file.seals import Seals
+from sinks.file.seals import Seals, seal_key
 
 _CHUNK = 256 * 1024
 """Bytes. A stop waits for the compression of one chunk, or for the hash of a smaller one."""
@@ -33,14 +33,12 @@ class ClosedParts:
     """Keeps the closed parts of a file as the options want them. A failure never reaches the deliveries: the part stays
     as it is, and its turn comes again at the next rotation, after a minute, and at the next start."""
 
-    def __init__(self, path: Path, rotation: Rotation, name: str, seals: Seals | None) -> None:
-        """Begins with the parts that are there. ``name``: of the sink. ``seals``: None without ``rotation.seal``."""
+    def __init__(self, path: Path, rotation: Rotation, name: str) -> None:
+        """Begins with the parts that are there. ``name``: of the sink. Raises WrongOption for the key of seals."""
         self._path = path
         self._rotation = rotation
         self._retention = PartRetention(rotation)
-        self._seals = seals
-        self._foreign: set[Path] = set()
-        """Files with the name of a compressed part that have another content. They are left alone."""
+        self._seals = Seals(path, seal_key(rotation), self._end_if_stopped) if rotation.seal else None
         self._awake = threading.Event()
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._run, name=f"sink-{name}-parts")
@@ -88,7 +86,7 @@ class ClosedParts:
     def _seal(self) -> bool:
         """False if a part has none for now. What is to be removed goes on: that makes room."""
         try:
-            return self._seals is None or self._seals.seal(self._own_parts(), self._end_if_stopped)
+            return self._seals is None or self._seals.seal(self._own_parts())
         except OSError:
             return False
 
@@ -123,11 +121,10 @@ class ClosedParts:
                 return False
             packed = part.path.with_name(f"{part.path.name}.zst")
             has_both = not part.packed and os.path.lexists(packed)
-            if has_both and (packed in self._foreign or not self._has_content_of(packed, part.path)):
-                self._foreign.add(packed)
-                return True
+            if has_both and not self._has_content_of(packed, part.path):
+                return True  # A file of somebody else, which is left alone, and the part with it.
             if self._seals is not None:
-                self._seals.removing(part, self._end_if_stopped)
+                self._seals.removing(part)
             if has_both:
                 packed.unlink()
             part.path.unlink()
@@ -138,14 +135,10 @@ class ClosedParts:
     def _compress(self, plain: Path) -> None:
         """At every moment the plain part or the whole compressed part has its final name, and is on the disk."""
         packed = plain.with_name(f"{plain.name}.zst")
-        if packed in self._foreign:
-            return
         if os.path.lexists(packed):
-            # A kill came between the last two steps. Otherwise the file is somebody else's.
+            # A kill came between the last two steps. Otherwise the file is somebody else's, and left alone.
             if self._has_content_of(packed, plain):
                 _unlink_unread(plain)
-            else:
-                self._foreign.add(packed)
             return
         with _unlocked(plain):
             pass  # Otherwise the plain part would stay beside the compressed one, and readers of the folder see both.

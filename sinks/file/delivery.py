@@ -8,14 +8,12 @@ import select
 import threading
 import time
 from collections.abc import Sequence
-from typing import Protocol
 
 from bridge.model.primitives.printable import escaped
 from sinks.file.closed_parts import ClosedParts
 from sinks.file.connection import FileConnection, Syncing, expect_rotatable, open_pipe
 from sinks.file.options import STANDARD_OUTPUT, FileOptions
 from sinks.file.parts import Age
-from sinks.file.seals import Seals, seal_key
 from sinks.receipt import SinkUnavailable
 
 
@@ -28,30 +26,7 @@ class AppendFailed(Exception):
         """Lines, from the first, that are stored."""
 
 
-class LineWriter(Protocol):
-    """Stores lines. Made by ``open_writer``."""
-
-    def append(self, lines: Sequence[bytes]) -> None:
-        """Writes whole lines. Raises AppendFailed."""
-        ...
-
-    def interrupt(self) -> None:
-        """From another thread: an ``append`` that waits for a reader gives up; one that waits for its fsync gets it at
-        once."""
-        ...
-
-    def due_in(self) -> float | None:
-        """Seconds until ``run_due`` has something to do; None if that depends on the next ``append``."""
-        ...
-
-    def run_due(self) -> None:
-        """Closes a file that is old enough. Raises no error: the next ``append`` reports it."""
-        ...
-
-    def close(self) -> None: ...
-
-
-def open_writer(options: FileOptions, *, name: str = "file") -> LineWriter:
+def open_writer(options: FileOptions, *, name: str = "file") -> FileWriter | PipeWriter:
     """``name``: of the sink. Raises SinkUnavailable."""
     try:
         if options.rotation is not None:
@@ -78,12 +53,10 @@ class FileWriter:
         self._rotation = options.rotation
         self._age = Age(options.rotation.age if options.rotation else 0)
         self._age.begin(self._connection.current()[0])
-        self._parts: ClosedParts | None = None
-        if (rotation := options.rotation) is not None:
-            seals = Seals(options.path, seal_key(rotation)) if rotation.seal else None
-            self._parts = ClosedParts(options.path, rotation, name, seals)
+        self._parts = None if options.rotation is None else ClosedParts(options.path, options.rotation, name)
 
     def append(self, lines: Sequence[bytes]) -> None:
+        """Raises AppendFailed."""
         self._syncing.begin()
         try:
             self._append(b"".join(lines), len(lines))
@@ -94,13 +67,15 @@ class FileWriter:
             raise AppendFailed(f"{self._path}: {reason}", kept=0) from error
 
     def interrupt(self) -> None:
-        """Ends a wait for the next fsync. A write to a disk cannot be interrupted."""
+        """From another thread: ends a wait for the next fsync. A write to a disk cannot be interrupted."""
         self._syncing.interrupt()
 
     def due_in(self) -> float | None:
+        """Seconds until ``run_due`` has something to do; None if that depends on the next ``append``."""
         return self._age.left()
 
     def run_due(self) -> None:
+        """Closes a file that is old enough."""
         with contextlib.suppress(OSError, SinkUnavailable):  # The next append meets the same obstacle, and reports it.
             self._current(0)
 
@@ -128,7 +103,7 @@ class FileWriter:
             self._age.begin(fd)
         self._take_back()
         size = os.fstat(fd).st_size
-        if self._rotation is None or not size or (size + more <= self._rotation.bytes and not self._age.is_over):
+        if self._rotation is None or not size or (size + more <= self._rotation.bytes and self._age.left() != 0):
             return fd
         fd = self._connection.rotate()
         self._age.begin(fd)
@@ -162,7 +137,8 @@ class PipeWriter:
 
     def append(self, lines: Sequence[bytes]) -> None:
         """Keeps the lines that were written. The next append completes a torn line, whose record then comes again as a
-        duplicate. A terminal gets escapes in place of control characters; in JSON they mean the same."""
+        duplicate. A terminal gets escapes in place of control characters; in JSON they mean the same. Raises
+        AppendFailed."""
         self._interrupted.clear()
         if self._is_terminal:
             lines = [escaped(line.decode(errors="replace"), keep="\n").encode() for line in lines]
@@ -176,6 +152,7 @@ class PipeWriter:
             raise AppendFailed(f"{self._name}: {self._reason(error)}", kept) from error
 
     def interrupt(self) -> None:
+        """From another thread: an ``append`` that waits for a reader gives up."""
         self._interrupted.set()
 
     def due_in(self) -> None:

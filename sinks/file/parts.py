@@ -57,10 +57,6 @@ class Age:
             return None
         return max(0.0, self._began + self._most - time.monotonic())
 
-    @property
-    def is_over(self) -> bool:
-        return self.left() == 0
-
 
 # ── Names ────────────────────────────────────────────────────────────────────
 

@@ -20,32 +20,27 @@ from __future__ import annotations
 import errno
 import hashlib
 import os
-from base64 import b64decode, b64encode
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import msgspec
 from kubedelta_reader.sources.lines import DAMAGED, blocks_of, whole_lines
 from kubedelta_reader.sources.parts import ClosedPart, parts_of
 from msgspec.structs import replace
 
-from sinks.file.lines import sequence_in
+from sinks.file.lines import UNREADABLE
 from sinks.file.options import Rotation
 from sinks.file.parts import private
-from sinks.keys import PrivateKey, private_key_in, public_key
+from sinks.keys import PrivateKey, PublicKey, private_key
 from sinks.reader import CheckedSeals
-from sinks.secret_files import read_secret
-
-if TYPE_CHECKING:
-    from nacl.signing import VerifyKey
 
 SUFFIX = ".seals"
 _NOTHING = "0" * 64
 """What the first line has for the hash of the line before."""
-_SIGNATURE = ',"signature":"'
+_SIGNATURE = b',"signature":"'
 _LONGEST = 4096
 """Bytes of a line."""
 _RESERVE = 64 * 1024
@@ -66,7 +61,7 @@ class Seal(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     bytes: int = 0
     lines: int = 0
     first: int = 0
-    """The sequence number of the first line; 0 for a line without one."""
+    """The sequence number of the first line, as in the part's name; 0 for a line without one."""
     last: int = 0
     previous: str = ""
     """SHA-256 of the line before, without its newline. Every line has it."""
@@ -76,38 +71,31 @@ _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(Seal).decode
 
 
-def _go_on() -> None:
-    """Nobody ends the reading of a part."""
+def _decoded(line: bytes) -> Seal | None:
+    with suppress(*UNREADABLE):
+        return _decode(line)
+    return None
 
 
-def _seal_of(part: ClosedPart, look: Callable[[], None] = _go_on) -> Seal:
+def _seal_of(part: ClosedPart, look: Callable[[], None]) -> Seal:
     """Without the line before. ``look`` is called between two blocks, and may raise. Raises OSError, and DAMAGED for a
     compressed part."""
-    digest, size, lines, first = hashlib.sha256(), 0, 0, 0
-
-    def blocks() -> Iterator[bytes]:
-        nonlocal size
-        with part.path.open("rb") as file:
-            for block in blocks_of(file, part.packed):
-                look()
-                digest.update(block)
-                size += len(block)
-                yield block
-
-    newest = b""
-    for line, _ in whole_lines(blocks()):
-        lines += 1
-        newest = line or b""
-        if lines == 1:
-            first = sequence_in(newest)
+    digest, size, lines = hashlib.sha256(), 0, 0
+    with part.path.open("rb") as file:
+        for block in blocks_of(file, part.packed):
+            look()
+            digest.update(block)
+            size += len(block)
+            lines += block.count(b"\n")
+    first, _, last = part.stem.rpartition(".")[2].partition("-")
     return Seal(
         part=_name(part),
         time=_now(),
         sha256=digest.hexdigest(),
         bytes=size,
         lines=lines,
-        first=first,
-        last=sequence_in(newest),
+        first=int(first),
+        last=int(last),
     )
 
 
@@ -115,99 +103,92 @@ def _name(part: ClosedPart) -> str:
     return part.path.name.removesuffix(part.packed)
 
 
-# ── Sealing ──────────────────────────────────────────────────────────────────
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
 
-_KEY = "rotation.seal_key_file"
+
+# ── Sealing ──────────────────────────────────────────────────────────────────
 
 
 def seal_key(rotation: Rotation) -> PrivateKey | None:
     """None where seals are not signed. Blocks. Raises WrongOption."""
-    if rotation.seal_key_file is None:
-        return None
-    return private_key_in(read_secret(rotation.seal_key_file, _KEY), rotation.seal_key_file, _KEY)
+    file = rotation.seal_key_file
+    return None if file is None else private_key(file, "rotation.seal_key_file")
 
 
 class Seals:
     """The seals of one file's parts. Blocks; one thread."""
 
-    def __init__(self, path: Path, key: PrivateKey | None) -> None:
-        """``path``: of the file whose parts are sealed."""
+    def __init__(self, path: Path, key: PrivateKey | None, look: Callable[[], None]) -> None:
+        """``path``: of the file whose parts are sealed. ``look`` is called again and again while a part is read, and
+        may raise, which ends the work."""
         self._path = path.with_name(path.name + SUFFIX)
         self._reserve = path.with_name(f"{path.name}{SUFFIX}.reserve")
         self._key = key
-        self._sealed: set[str] | None = None
-        """Parts with a seal that are there; None until the file was read."""
-        self._leaving: set[str] = set()
-        """Parts that are there, with the line of a removal, which may have failed."""
+        self._look = look
+        self._known: dict[str, str] | None = None
+        """``removed`` in the newest line of each part that is there; None until the file was read. A removal may have
+        failed behind its line."""
         self._previous = _NOTHING
 
-    def seal(self, parts: Sequence[ClosedPart], look: Callable[[], None] = _go_on) -> bool:
+    def seal(self, parts: Sequence[ClosedPart]) -> bool:
         """Appends a line for each part that has none, durably. ``parts``: all that are there; others are forgotten.
-        False if one could not be read. ``look`` is called again and again, and may raise, which ends the work. Raises
-        OSError for the seals themselves."""
+        False if one could not be read. Raises OSError for the seals themselves."""
         names = {_name(part) for part in parts}
-        self._leaving &= names
-        self._read().intersection_update(names)
-        succeeded = True
-        for part in parts:
-            succeeded &= self._seal(part, look)
-        return succeeded
+        self._known = {name: removed for name, removed in self._read().items() if name in names}
+        unread = [part for part in parts if not self._seal(part)]
+        return not unread
 
-    def _seal(self, part: ClosedPart, look: Callable[[], None]) -> bool:
-        if _name(part) in self._read() or _name(part) in self._leaving:
-            return True
-        try:
-            seal = _seal_of(part, look)
-        except (OSError, *DAMAGED):
-            return False
-        self._append(seal)
-        self._read().add(_name(part))
+    def _seal(self, part: ClosedPart) -> bool:
+        if _name(part) not in self._read():
+            try:
+                seal = _seal_of(part, self._look)
+            except (OSError, *DAMAGED):
+                return False
+            self._append(seal)
         return True
 
-    def removing(self, part: ClosedPart, look: Callable[[], None] = _go_on) -> None:
+    def removing(self, part: ClosedPart) -> None:
         """Appends the line of a part that is about to be removed, durably, and before that its seal, where a full disk
-        has held that up. ``look``: see ``seal``. Raises OSError."""
-        self._seal(part, look)
-        if _name(part) in self._read():
+        has held that up. Raises OSError."""
+        if self._seal(part) and not self._read()[_name(part)]:
             self._append(Seal(part=_name(part), time=_now(), removed="retention"))
-            self._read().discard(_name(part))
-            self._leaving.add(_name(part))
 
-    def _read(self) -> set[str]:
+    def _read(self) -> dict[str, str]:
         """Takes away a line that a crash cut. Raises OSError."""
-        if self._sealed is None:
-            sealed: set[str] = set()
+        if self._known is None:
+            known: dict[str, str] = {}
             with open(self._path, "a+b", opener=private) as file:
                 file.seek(0)
                 end = 0
-                for line in file:
-                    if not line.endswith(b"\n"):
-                        break
-                    end += len(line)
-                    self._previous = hashlib.sha256(line[:-1]).hexdigest()
-                    try:
-                        found = _decode(line)
-                    except (msgspec.MsgspecError, UnicodeDecodeError):
-                        continue  # Somebody changed it; verify says so.
-                    (sealed.discard if found.removed else sealed.add)(found.part)
+                for line, length in whole_lines(blocks_of(file, "")):
+                    end += length
+                    self._previous = _hash(line or b"")
+                    if seal := _decoded(line or b""):  # Otherwise somebody changed it; verify says so.
+                        known[seal.part] = seal.removed
                 file.truncate(end)
-            self._sealed = sealed
-        return self._sealed
+            self._known = known
+        return self._known
 
     def _append(self, seal: Seal) -> None:
+        known = self._read()
         line = _encode(replace(seal, previous=self._previous))
         if self._key is not None:
-            signature = b64encode(self._key.signature(line[:-1]))
-            line = line[:-1] + _SIGNATURE.encode() + signature + b'"}'
+            line = line[:-1] + _SIGNATURE + self._key.signature(line[:-1]).encode() + b'"}'
         try:
-            self._write(line)
+            with open(self._path, "ab", opener=private) as file:
+                file.write(line + b"\n")
+                file.flush()
+                os.fsync(file.fileno())
         except OSError:
+            self._known = None  # Part of the line may be there.
             if not self._reserve.exists():
                 raise
             self._reserve.unlink()
-            self._read()
-            self._write(line)
-        self._previous = hashlib.sha256(line).hexdigest()
+            self._append(seal)
+            return
+        self._previous = _hash(line)
+        known[seal.part] = seal.removed
         if not self._reserve.exists():
             try:
                 with open(self._reserve, "xb", opener=private) as file:
@@ -215,19 +196,9 @@ class Seals:
             except OSError:
                 self._reserve.unlink(missing_ok=True)
 
-    def _write(self, line: bytes) -> None:
-        try:
-            with open(self._path, "ab", opener=private) as file:
-                file.write(line + b"\n")
-                file.flush()
-                os.fsync(file.fileno())
-        except OSError:
-            self._sealed = None  # Part of the line may be there.
-            raise
 
-
-def _now() -> str:
-    return datetime.now(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
+def _hash(line: bytes) -> str:
+    return hashlib.sha256(line).hexdigest()
 
 
 # ── Checking ─────────────────────────────────────────────────────────────────
@@ -236,14 +207,15 @@ def _now() -> str:
 def check_seals(folder: Path, public_keys: Sequence[str]) -> Sequence[CheckedSeals]:
     """Reads every part again. ``public_keys``: those that signed (``whpk_…``), or none where the lines need no
     signature. Blocks. Raises OSError, and ValueError for a text that is no public key."""
-    keys = [public_key(each) for each in public_keys]
+    keys = [PublicKey(each) for each in public_keys]
     return [_checked_at_rest(seals, keys) for seals in sorted(folder.glob(f"*{SUFFIX}")) if seals.is_file()]
 
 
 _MOST_LOOKS = 20
+_OUT_OF_ORDER = "does not follow the line before it: one of them was changed, put in or taken out"
 
 
-def _checked_at_rest(seals: Path, keys: Sequence[VerifyKey]) -> CheckedSeals:
+def _checked_at_rest(seals: Path, keys: Sequence[PublicKey]) -> CheckedSeals:
     """The sink may seal, compress and remove parts meanwhile: then everything is looked at once more."""
     for _ in range(_MOST_LOOKS):
         size = seals.stat().st_size
@@ -254,7 +226,7 @@ def _checked_at_rest(seals: Path, keys: Sequence[VerifyKey]) -> CheckedSeals:
     raise BlockingIOError(errno.EAGAIN, "it grows faster than its parts can be read", str(seals))
 
 
-def _checked(seals: Path, keys: Sequence[VerifyKey]) -> CheckedSeals:
+def _checked(seals: Path, keys: Sequence[PublicKey]) -> CheckedSeals:
     faults: list[str] = []
     present = {_name(part): part for part in parts_of(seals.with_name(seals.name.removesuffix(SUFFIX))) if part.is_own}
     known: dict[str, Seal] = {}
@@ -265,15 +237,17 @@ def _checked(seals: Path, keys: Sequence[VerifyKey]) -> CheckedSeals:
             if not line.endswith(b"\n"):
                 faults.append(f"line {number} is cut, or longer than {_LONGEST} bytes")
                 break
-            fault, seal = _read_line(line[:-1], previous, keys)
-            if fault:
-                faults.append(f"line {number} {fault}")
-            previous = hashlib.sha256(line[:-1]).hexdigest()
+            seal = _decoded(line)
             if seal is None:
-                continue
-            if seal.removed:
+                faults.append(f"line {number} is no seal")
+            elif seal.previous != previous:
+                faults.append(f"line {number} {_OUT_OF_ORDER}")
+            elif keys and not _is_signed(line, keys):
+                faults.append(f"line {number} is not signed by a key that you gave")
+            previous = _hash(line[:-1])
+            if seal and seal.removed:
                 removed.add(seal.part)
-            else:
+            elif seal:
                 known[seal.part] = seal
     sealed = 0
     for name, seal in known.items():
@@ -291,37 +265,14 @@ def _checked(seals: Path, keys: Sequence[VerifyKey]) -> CheckedSeals:
     return CheckedSeals(seals, faults, sealed, len(removed), sorted(present), previous)
 
 
-def _read_line(line: bytes, previous: str, keys: Sequence[VerifyKey]) -> tuple[str, Seal | None]:
-    """What is wrong with a line, and what it says."""
-    try:
-        seal = _decode(line)
-    except (msgspec.MsgspecError, UnicodeDecodeError):
-        return "is no seal", None
-    if seal.previous != previous:
-        return "does not follow the line before it: one of them was changed, put in or taken out", seal
-    if keys and not _is_signed(line, keys):
-        return "is not signed by a key that you gave", seal
-    return "", seal
-
-
-def _is_signed(line: bytes, keys: Sequence[VerifyKey]) -> bool:
-    from nacl.exceptions import BadSignatureError
-
-    content, mark, rest = line.rpartition(_SIGNATURE.encode())
-    if not mark or not rest.endswith(b'"}'):
-        return False
-    for key in keys:
-        try:
-            key.verify(content, b64decode(rest[:-2], validate=True))
-        except (BadSignatureError, ValueError):
-            continue
-        return True
-    return False
+def _is_signed(line: bytes, keys: Sequence[PublicKey]) -> bool:
+    content, _, signature = line.rpartition(_SIGNATURE)
+    return any(key.verifies(content, signature.removesuffix(b'"}\n')) for key in keys)
 
 
 def _difference(part: ClosedPart, seal: Seal) -> str:
     try:
-        found = _seal_of(part)
+        found = _seal_of(part, lambda: None)
     except DAMAGED:
         return "cannot be unpacked"
     if found.sha256 == seal.sha256:

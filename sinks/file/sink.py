@@ -13,7 +13,7 @@ from bridge.model.record import Delta, Record
 from sinks.base import SinkContext
 from sinks.channels import Channel, object_messages, structured_messages
 from sinks.file.connection import describe
-from sinks.file.delivery import AppendFailed, LineWriter, open_writer
+from sinks.file.delivery import AppendFailed, FileWriter, PipeWriter, open_writer
 from sinks.file.options import FileOptions
 from sinks.gaps import NamesGaps
 from sinks.options import Format
@@ -68,7 +68,7 @@ class FileSink(NamesGaps):
         # A single thread: a cancelled append ends before the next begins.
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix=f"sink-{name}")
         self._open_writer = partial(open_writer, options, name=name)
-        self._writer: LineWriter | None = None
+        self._writer: FileWriter | PipeWriter | None = None
         self._timer: asyncio.TimerHandle | None = None
 
     async def open(self, context: SinkContext) -> None:
@@ -96,7 +96,7 @@ class FileSink(NamesGaps):
             await asyncio.get_running_loop().run_in_executor(self._thread, writer.close)
         self._thread.shutdown(wait=False)
 
-    async def _append(self, writer: LineWriter, lines: dict[int, bytes], result: BatchResult) -> Receipt:
+    async def _append(self, writer: FileWriter | PipeWriter, lines: dict[int, bytes], result: BatchResult) -> Receipt:
         try:
             await asyncio.get_running_loop().run_in_executor(self._thread, writer.append, list(lines.values()))
         except AppendFailed as error:

@@ -17,7 +17,7 @@ import pytest
 from bridge.kube import ClusterAccess
 from bridge.playground import Playground
 from config.load import load
-from sinks.keys import private_key_in, public_key
+from sinks.keys import PublicKey, private_key
 from tests.documents.pages import ROOT, TYPES, read, section
 from tests.kit.bridge_process import BridgeProcess
 from tests.kit.deadlines import BUSY
@@ -87,11 +87,11 @@ def test_the_keys_of_seals_are_made_as_the_page_says(tmp_path: Path) -> None:
     subprocess.run(["sh", "-ec", "\n".join(commands)], cwd=tmp_path, check=True, capture_output=True)
     private, public = tmp_path / "key", (tmp_path / "seal.pub").read_text()
 
-    signature = private_key_in(private.read_text(), private, "seal_key_file").signature(b"a line")
+    signature = private_key(private, "seal_key_file").signature(b"a line")
 
-    assert public_key(public).verify(b"a line", signature) == b"a line"
+    assert PublicKey(public).verifies(b"a line", signature.encode())
     with pytest.raises(ValueError, match="the public key begins with whpk_"):
-        public_key(private.read_text())
+        PublicKey(private.read_text())
 
 
 def test_the_readme_configuration_loads_and_its_folder_is_made(tmp_path: Path) -> None:
