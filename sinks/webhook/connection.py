@@ -118,11 +118,9 @@ class WebhookConnection:
     def __init__(self, options: WebhookOptions, may_send: Callable[[], bool]) -> None:
         """Make it in an event loop. ``may_send``: see SinkContext."""
         self._options = options
-        self._secret_headers = {
-            name: SecretFile(path, f"header_files.{name}") for name, path in options.header_files.items()
-        }
+        self._secret_headers = _secret_headers_of(options)
         self._authorization = authorization_of(options)
-        self._secret = SecretFile(options.secret_file, "secret_file") if options.secret_file else None
+        self._keys = _keys_of(options)
         self._template = UrlTemplate(options.url) if has_expressions(options.url) else None
         networks = NetworkPolicy(options.allow_networks)
         self._endpoint = HttpEndpoint(
@@ -226,53 +224,58 @@ class WebhookConnection:
             await self._token_endpoint.close()
 
     def _read_secrets(self) -> None:
-        files = self._options.header_files
-        secrets = {name: header_value(file.read(), name, files[name]) for name, file in self._secret_headers.items()}
+        secrets = {name: read() for name, read in self._secret_headers.items()}
         public = {name: value for name, value in self._options.headers.items() if not has_expressions(value)}
         chosen = {name.lower(): value for name, value in (public | secrets).items()}
         if self._authorization is not None:
             chosen["authorization"] = self._authorization()
         self.headers = {"user-agent": "kubedelta"} | chosen
-        if self._secret is not None and self._options.secret_file is not None:
-            self.keys = keys_in(self._secret.read(), self._options.secret_file)
+        if self._keys is not None:
+            self.keys = self._keys()
 
 
-# ── The options ──────────────────────────────────────────────────────────────
+# ── The files of secrets, and the options ────────────────────────────────────
+
+
+def _secret_headers_of(options: WebhookOptions) -> Mapping[str, Callable[[], str]]:
+    """Name → what returns the present value, and raises WrongOption where that cannot be the value of a header."""
+
+    def reading(option: str, path: Path) -> Callable[[], str]:
+        file = SecretFile(path, option)
+
+        def read() -> str:
+            value = file.read()
+            if not re.fullmatch(HEADER_VALUE.pattern, value):
+                raise WrongOption(option, f"{path} is not one line of printable ASCII")
+            return value
+
+        return read
+
+    return {name: reading(f"header_files.{name}", path) for name, path in options.header_files.items()}
+
+
+def _keys_of(options: WebhookOptions) -> Callable[[], tuple[WebhookKey, ...]] | None:
+    """Returns the present keys, and raises WrongOption. None without an option for them."""
+    if (path := options.secret_file) is None:
+        return None
+    file = SecretFile(path, "secret_file")
+    return lambda: keys_in(file.read(), path)
 
 
 def examine(options: WebhookOptions) -> Sequence[WrongOption]:
     return wrong_options(_steps(options))
 
 
-def header_value(value: str, name: str, path: Path) -> str:
-    """Returns the value. Raises WrongOption when it cannot be the value of a header."""
-    if not re.fullmatch(HEADER_VALUE.pattern, value):
-        raise WrongOption(f"header_files.{name}", f"{path} is not one line of printable ASCII")
-    return value
-
-
 def _steps(options: WebhookOptions) -> Iterator[Step]:
     yield from check_tls_files(options.ca_file, options.cert_file, options.key_file)
-    for name, path in options.header_files.items():
-        yield partial(_header, name, path)
-    if options.secret_file is not None:
-        yield partial(_keys, options.secret_file)
-    if (authorization := authorization_of(options)) is not None:
-        yield authorization
+    yield from _secret_headers_of(options).values()
+    yield from filter(None, (_keys_of(options), authorization_of(options)))
     networks = NetworkPolicy(options.allow_networks)
     yield partial(_address, "url", options.url, networks)
     if (oauth2 := options.oauth2) is not None:
         yield partial(read_secret, oauth2.client_secret_file, "oauth2.client_secret_file")
         yield partial(_address, "oauth2.token_url", oauth2.token_url, networks)
         yield trusted_authorities(oauth2, options).context
-
-
-def _header(name: str, path: Path) -> None:
-    header_value(read_secret(path, f"header_files.{name}"), name, path)
-
-
-def _keys(path: Path) -> None:
-    keys_in(read_secret(path, "secret_file"), path)
 
 
 def _address(option: str, url: str, policy: NetworkPolicy) -> None:

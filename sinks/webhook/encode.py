@@ -48,27 +48,6 @@ class Route:
 SAME = Route()
 
 
-class Router:
-    """The route of each record."""
-
-    def __init__(self, options: WebhookOptions) -> None:
-        self._url = UrlTemplate(options.url) if has_expressions(options.url) else None
-        self._headers = [
-            HeaderTemplate(name, value) for name, value in options.headers.items() if has_expressions(value)
-        ]
-        self._is_needed = self._url is not None or bool(self._headers)
-
-    def route(self, record: Record) -> Route:
-        """Notices have no values, and go without headers that need some. Raises ValueError for a record whose values do
-        not fit."""
-        if not self._is_needed or not isinstance(record, Delta):
-            return SAME
-        texts = record.made.texts
-        target = "" if self._url is None else self._url.render(texts)
-        headers = ((each.name, each.render(texts)) for each in self._headers)
-        return Route(target, tuple((name, value) for name, value in headers if value))
-
-
 _GZIP_LEVEL = 6
 """On objects, higher levels save little more and take twice the time."""
 _POSTED_WITH_NOTICES = (Format.CLOUDEVENTS, Format.ENVELOPE)
@@ -105,7 +84,11 @@ class WebhookEncoder:
         self._posts_notices = options.format in _POSTED_WITH_NOTICES
         self._content_type = options.content_type
         self._body = _body_of(events, options)
-        self._route = Router(options).route
+        self._url = UrlTemplate(options.url) if has_expressions(options.url) else None
+        self._headers = [
+            HeaderTemplate(name, value) for name, value in options.headers.items() if has_expressions(value)
+        ]
+        self._has_routes = self._url is not None or bool(self._headers)
 
     def encode(self, record: Record) -> WebhookMessage | None:
         """None for a notice in a format whose endpoints know objects only: a header of every later request names the
@@ -121,6 +104,16 @@ class WebhookEncoder:
         if (route := self._route(record)) is not SAME:
             headers |= route.headers
         return WebhookMessage(_webhook_id(record), headers, self._body(record), route)
+
+    def _route(self, record: Record) -> Route:
+        """Notices have no values, and go without headers that need some. Raises ValueError for a record whose values do
+        not fit."""
+        if not self._has_routes or not isinstance(record, Delta):
+            return SAME
+        texts = record.made.texts
+        target = "" if self._url is None else self._url.render(texts)
+        headers = ((each.name, each.render(texts)) for each in self._headers)
+        return Route(target, tuple((name, value) for name, value in headers if value))
 
 
 def _body_of(events: CloudEvents, options: WebhookOptions) -> Callable[[Record], bytes]:

@@ -14,7 +14,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from enum import StrEnum
 from ipaddress import ip_network
 from pathlib import Path
@@ -261,22 +260,8 @@ _NOT_IN_A_HEADER = re.compile(r"[^\x20-\x24\x26-\x7e]+")
 """Everything but printable ASCII, and the percent sign, which begins an encoded byte."""
 
 
-@dataclass(frozen=True, slots=True)
-class Placeholder:
-    """An expression in a template."""
-
-    expression: str
-    offset: int
-    """Characters of the template in front of the expression."""
-
-
 def has_expressions(text: str) -> bool:
     return "{" in text
-
-
-def placeholders(text: str) -> Iterator[Placeholder]:
-    for found in _PLACEHOLDER.finditer(text):
-        yield Placeholder(found[1], found.start(1))
 
 
 class UrlTemplate:
@@ -531,8 +516,8 @@ class WebhookOptions(EventOptions):
     def expressions(self) -> Iterator[OptionExpression]:
         yield from super().expressions()
         for option, text in (("url", self.url), *((f"headers.{name}", value) for name, value in self.headers.items())):
-            for each in placeholders(text):
-                yield OptionExpression(option, each.expression, Makes.TEXT, each.offset)
+            for found in _PLACEHOLDER.finditer(text):
+                yield OptionExpression(option, found[1], Makes.TEXT, found.start(1))
 
     def clear_text(self) -> str | None:
         names = ("header_files", "password_file", "bearer_token_file")

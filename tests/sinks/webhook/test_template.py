@@ -10,7 +10,7 @@ import yarl
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from sinks.webhook.options import HeaderTemplate, Placeholder, UrlTemplate, placeholders
+from sinks.webhook.options import HeaderTemplate, UrlTemplate
 
 URL = "https://search.test/k8s/{a}/_doc/x-{b}?routing={c}&z=1"
 HOSTILE = [
@@ -29,10 +29,6 @@ HOSTILE = [
     "\\",
 ]
 values = st.text(max_size=8) | st.sampled_from(HOSTILE)
-
-
-def test_placeholders_have_their_places() -> None:
-    assert list(placeholders("/a/{object.x}/{op}")) == [Placeholder("object.x", 4), Placeholder("op", 15)]
 
 
 @pytest.mark.parametrize(
