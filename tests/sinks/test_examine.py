@@ -121,6 +121,7 @@ def test_a_secret_that_is_none_of_its_kind_is_named(tmp_path: Path) -> None:
     assert received("nats", credentials_file=path).startswith(f"credentials_file: {path} holds no user credentials")
     assert received("nats", nkey_seed_file=path) == f"nkey_seed_file: {path} holds no seed of an NKey"
     assert received("webhook", secret_file=path).startswith(f"secret_file: {path}, line 1: ")
+    assert received("webhook", cert_file=path).startswith(f"cert_file: {path}, certificate and key, cannot be used")
     path.write_text("two\nlines")
     assert received("webhook", header_files={"X-Key": path}) == (
         f"header_files.X-Key: {path} is not one line of printable ASCII"

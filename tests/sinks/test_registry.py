@@ -46,13 +46,6 @@ def test_every_folder_of_a_sink_is_registered() -> None:
         assert registry.types()[folder] is import_module(f"sinks.{folder}").TYPE
 
 
-def test_two_packages_may_not_have_the_same_type() -> None:
-    found = find([OURS], [offer("theirs", "THEIRS"), offer("theirs", "THEIRS")])
-
-    assert list(found.types) == ["ours", "theirs"]
-    assert list(found.unusable.values()) == ["there is a sink type theirs already"]
-
-
 def test_every_built_in_type_describes_itself_and_its_options() -> None:
     for kind in registry.BUILT_IN:
         assert kind.summary

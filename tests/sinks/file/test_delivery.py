@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import os
 import resource
-import stat
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -61,12 +60,6 @@ def test_lines_are_appended_behind_what_is_there(tmp_path: Path, fsync: Fsync) -
         file.close()
 
     assert path.read_bytes() == A + B + C
-
-
-def test_a_new_file_is_not_for_everybody(tmp_path: Path) -> None:
-    file_writer(tmp_path / "deltas.ndjson").close()
-
-    assert stat.S_IMODE((tmp_path / "deltas.ndjson").stat().st_mode) & 0o137 == 0
 
 
 @pytest.mark.parametrize("torn", [b'{"n":2', b"{", b"\0\0\0\0", b'{"long":"' + b"x" * 200_000])

@@ -89,30 +89,12 @@ async def test_every_record_is_read_in_order_and_by_its_kind(path: Path, form: s
     assert await everything(path) == as_stored(RECORDS)
 
 
-async def test_several_formats_may_stand_in_one_file(path: Path) -> None:
-    await write(path, RECORDS)
-    await write(path, RECORDS, format="envelope")
-    await write(path, RECORDS[:2], format="row")
-
-    assert await everything(path) == as_stored(RECORDS) * 2 + as_stored(RECORDS[:2])
-
-
 async def test_raw_objects_cannot_be_read_again(path: Path) -> None:
     await write(path, RECORDS, format="raw")
     options = FileOptions.model_validate({"path": path, "format": "raw"})
 
     with pytest.raises(CannotRead, match="format raw has no operations"):
         FileReader("copy", options, cluster="prod", purpose=ReadPurpose.VERIFY)
-
-
-async def test_another_read_gives_only_what_came_since(path: Path) -> None:
-    await write(path, changes(1500))
-    async with reading(path) as reader:
-        assert str(path) in await reader.open()
-        assert await rest(reader) == as_stored(changes(1500))
-        assert await rest(reader) == []
-        await write(path, changes(3, first=1501))
-        assert await rest(reader) == as_stored(changes(3, first=1501))
 
 
 async def test_a_torn_last_line_is_reported_and_read_when_it_is_whole(path: Path) -> None:
@@ -168,18 +150,6 @@ async def test_parts_that_were_moved_aside_are_read_before_the_file(
     assert await everything(path) == as_stored(changes(8))
 
 
-async def test_a_file_that_is_moved_away_between_two_reads_is_followed(path: Path) -> None:
-    await write(path, changes(2))
-    async with reading(path) as reader:
-        await reader.open()
-        assert await rest(reader) == as_stored(changes(2))
-        await write(path, changes(2, first=3))
-        rotate(path, ".1")
-        await write(path, changes(2, first=5))
-        assert await rest(reader) == as_stored(changes(4, first=3))
-        assert await rest(reader) == []
-
-
 async def test_a_truncated_file_is_read_from_its_beginning(path: Path) -> None:
     await write(path, changes(5))
     async with reading(path) as reader:
@@ -188,12 +158,6 @@ async def test_a_truncated_file_is_read_from_its_beginning(path: Path) -> None:
         os.truncate(path, 0)
         await write(path, changes(2, first=6))
         assert await rest(reader) == as_stored(changes(2, first=6))
-
-
-async def test_a_file_that_is_not_there_is_named(path: Path) -> None:
-    async with reading(path) as reader:
-        with pytest.raises(Unavailable, match=f"there is no file {path}"):
-            await reader.open()
 
 
 async def test_what_cannot_be_read_again_is_refused(path: Path) -> None:
@@ -292,17 +256,3 @@ def test_a_reader_beside_a_busy_writer_reads_each_line_once(path: Path) -> None:
 
     assert read == [line.rstrip(b"\n") for line in lines]
     assert reader.removed == []
-
-
-def test_lines_that_are_taken_back_do_not_repeat_the_file(path: Path) -> None:
-    path.write_bytes(b'{"n":1}\n{"n":2}\n{"n":3}\n')
-    reader = FileLines(path)
-    reader.open()
-    assert len(list(reader.lines())) == 3
-
-    os.truncate(path, len(b'{"n":1}\n{"n":2}\n'))
-    assert list(reader.lines()) == []
-    with path.open("ab") as file:
-        file.write(b'{"n":4}\n')
-    assert list(reader.lines()) == [b'{"n":4}']
-    reader.close()

@@ -181,20 +181,6 @@ async def test_a_new_file_is_private_unless_the_former_was_not(path: Path) -> No
     assert mode_of(parts_of(path)[-1].path) == 0o640
 
 
-async def test_a_file_that_logrotate_moved_is_no_part_of_ours(path: Path) -> None:
-    moved = path.with_name("deltas.ndjson.1")
-    async with opened(path) as sink:
-        await sink.deliver(changes(5))
-        os.rename(path, moved)  # noqa: PTH104
-        for start in range(6, 106, 10):
-            await sink.deliver(changes(10, first=start))
-        await until(lambda: all(part.packed for part in parts_of(path) if part.is_own))
-
-    assert [sequence_in(line) for line in moved.read_bytes().splitlines()] == [1, 2, 3, 4, 5]
-    moved.unlink()
-    assert numbers(path) == list(range(6, 106))
-
-
 # ── Compression ──────────────────────────────────────────────────────────────
 
 
@@ -238,25 +224,6 @@ async def test_a_compression_delays_neither_delivery_nor_end(path: Path, monkeyp
     async with opened(path):
         await until_packed(path)
     assert numbers(path) == list(range(1, 301))
-
-
-async def test_a_part_that_cannot_be_compressed_stays_plain(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    tried = threading.Event()
-
-    def full(*_: Any, **__: Any) -> None:
-        tried.set()
-        raise OSError(28, "No space left on device")
-
-    with monkeypatch.context() as patch:
-        patch.setattr(os, "utime", full)
-        async with opened(path) as sink:
-            await sink.deliver(changes(20))
-            for start in range(21, 81, 20):
-                assert await sink.deliver(changes(20, first=start)) == ALL_STORED
-            assert await asyncio.to_thread(tried.wait, 30)
-    assert not any(part.packed for part in parts_of(path))
-    assert not list(path.parent.glob("*.tmp"))
-    assert numbers(path) == list(range(1, 81))
 
 
 # ── Kills ────────────────────────────────────────────────────────────────────
@@ -309,22 +276,6 @@ async def test_a_kill_at_any_step_loses_no_line(tmp_path: Path) -> None:
 
 
 # ── Strangers ────────────────────────────────────────────────────────────────
-
-
-async def test_a_foreign_file_with_the_name_of_a_part_stays(path: Path) -> None:
-    """Such as half of a file that an operator compressed by hand."""
-    await write(path, 40, rotation=PLAIN)
-    (part,) = parts_of(path)[:1]
-    half = zstandard.compress(part.path.read_bytes())[:-20]
-    foreign = part.path.with_name(f"{part.path.name}.zst")
-    foreign.write_bytes(half)
-    others = len(parts_of(path)) - 1
-
-    async with opened(path):
-        await until(lambda: sum(bool(each.packed) for each in parts_of(path)) == others)
-
-    assert foreign.read_bytes() == half
-    assert part.path.exists()
 
 
 async def test_no_symbolic_link_is_followed_or_removed(path: Path, tmp_path: Path) -> None:
@@ -564,19 +515,24 @@ async def test_a_locked_part_is_not_compressed_yet(path: Path) -> None:
         await until_packed(path)
 
 
-async def test_files_of_others_are_not_removed(path: Path) -> None:
+async def test_files_of_others_are_neither_compressed_nor_removed(path: Path) -> None:
+    """Such as one that logrotate moved, and half of a file that an operator compressed by hand."""
     await write(path, 60, rotation=PLAIN)
     first = parts_of(path)[0].path
-    foreign = [path.with_name(f"{path.name}.1"), first.with_name(f"{first.name}.zst")]
-    for each in foreign:
-        each.write_bytes(b"others\n")
+    half = zstandard.compress(first.read_bytes())[:-20]
+    foreign = {path.with_name(f"{path.name}.1"): b"others\n", first.with_name(f"{first.name}.zst"): half}
+    for each, its in foreign.items():
+        each.write_bytes(its)
     async with opened(path, rotation={**PACKED, "retain_parts": 1}):
         await until(lambda: len(stems(path)) == 3)
-    assert all(each.read_bytes() == b"others\n" for each in foreign)
+    assert {each: each.read_bytes() for each in foreign} == foreign
     assert first.exists()
 
 
-async def test_a_full_disk_hinders_no_removal(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_where_parts_cannot_be_compressed_they_stay_plain_and_are_removed_all_the_same(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a full disk the removal makes room."""
     await write(path, 100, rotation=PLAIN)
     before = stems(path)
 
@@ -587,6 +543,7 @@ async def test_a_full_disk_hinders_no_removal(path: Path, monkeypatch: pytest.Mo
     async with opened(path, rotation={**PACKED, "retain_bytes": 10_000}):
         await until(lambda: stems(path) == before[-1:])
     assert not any(part.packed for part in parts_of(path))
+    assert not list(path.parent.glob("*.tmp"))
 
 
 def test_a_lock_follows_a_part_that_is_compressed_meanwhile(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,10 +7,9 @@ import json
 from pathlib import Path
 
 import pytest
-from cloudevents.core.formats.json import JSONFormat
 
 from bridge.model.formats.content import Include
-from sinks.base import ALL_STORED, Format, SinkContext
+from sinks.base import ALL_STORED, SinkContext
 from sinks.file.options import FileOptions
 from sinks.file.sink import FileSink
 from tests.kit.commands import child
@@ -26,17 +25,6 @@ async def opened(path: Path, **options: object) -> FileSink:
     return sink
 
 
-async def test_every_line_is_a_cloudevent(tmp_path: Path) -> None:
-    sink = await opened(tmp_path / "deltas.ndjson")
-
-    assert await sink.deliver([a_snapshot(), *changes(3), a_gap()]) == ALL_STORED
-    await sink.close()
-
-    events = [JSONFormat().read(None, line) for line in (tmp_path / "deltas.ndjson").read_bytes().splitlines()]
-    ids = ["snapshot/audit/9/began", *(record.id for record in changes(3)), "gap/5/9"]
-    assert [event.get_id() for event in events] == ids
-
-
 async def test_an_object_that_came_on_several_lines_is_written_on_one(tmp_path: Path) -> None:
     sink = await opened(tmp_path / "deltas.ndjson")
 
@@ -46,16 +34,6 @@ async def test_an_object_that_came_on_several_lines_is_written_on_one(tmp_path: 
     text = (tmp_path / "deltas.ndjson").read_bytes()
     assert text.count(b"\n") == 2
     assert json.loads(text.partition(b"\n")[0])["data"] == {"a": "\u2028\n", "b": 1}
-
-
-async def test_envelopes_are_lines_of_their_own(tmp_path: Path) -> None:
-    sink = await opened(tmp_path / "deltas.ndjson", format=Format.ENVELOPE, include=["before"])
-
-    await sink.deliver([a_delta(body=b'{"a":2}', before=b'{"a":1}')])
-    await sink.close()
-
-    line = json.loads((tmp_path / "deltas.ndjson").read_bytes())
-    assert (line["op"], line["before"], line["after"]) == ("u", {"a": 1}, {"a": 2})
 
 
 async def test_an_unencodable_record_is_rejected_and_others_are_stored(tmp_path: Path) -> None:

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Mapping
 from typing import Any
 
 import pytest
 from msgspec.structs import replace
 
-from bridge.model.change import Op
 from bridge.model.formats.content import Content
 from bridge.model.record import Delta, Record
 from sinks.base import Format
@@ -142,37 +140,6 @@ def test_a_notice_goes_without_headers_of_an_object() -> None:
     assert "x-team" not in encoded(a_gap(), Format.CLOUDEVENTS, headers={"X-Team": "{op}"}).headers
 
 
-@pytest.mark.parametrize(
-    ("options", "problem"),
-    [
-        ({"data": "object", "format": "row"}, "data makes the whole data of an event: set format: cloudevents or"),
-        ({"content_type": "text/plain"}, "content_type belongs to format: raw"),
-        ({"content_type": "text plain", "format": "raw"}, "a media type is expected, such as application/x-ndjson"),
-        ({"url": "http://h/{op}"}, "a url with expressions needs format: raw or format: row"),
-        ({"url": "http://{op}/x", "format": "raw"}, "expressions stand in the path and in the query of the URL"),
-        ({"url": "http://h:{op}/x", "format": "raw"}, "expressions stand in the path and in the query of the URL"),
-        ({"url": "http://h/{op", "format": "raw"}, "a brace in the URL belongs to no expression: write %7B or %7D"),
-        ({"url": "http://h/{op}#{op}", "format": "raw"}, "a fragment"),
-        ({"url": "http://h/{op}", "format": "raw", "request_origin": "a.b"}, "request_origin asks one URL"),
-        ({"headers": {"X-A": "{op"}}, "the value of a header is printable ASCII, with expressions in braces"),
-        ({"wrap": '{"a": []}', "format": "row"}, "wrap needs a batch: set batch above 1"),
-        ({"wrap": '{"a": []}', "batch": 2}, "wrap makes a document of your own: set format: raw or format: row"),
-        ({"wrap": '{"a": []', "batch": 2, "format": "row"}, "a JSON document with one [] is expected"),
-        ({"wrap": '{"a": "[]"', "batch": 2, "format": "row"}, "a JSON document with one [] is expected"),
-        ({"wrap": '{"a": "[]"}', "batch": 2, "format": "row"}, "a JSON document with one [] is expected"),
-        ({"wrap": '{"[]": []}', "batch": 2, "format": "row"}, "a JSON document with one [] is expected"),
-        (
-            {"wrap": "[]", "batch": 2, "format": "raw", "data": "object", "content_type": "text/x"},
-            "wrap makes application/json: leave content_type out",
-        ),
-        ({"format": "raw", "batch": 2}, "a batch holds CloudEvents, rows or data: with format envelope, or raw"),
-    ],
-)
-def test_options_that_do_not_fit_are_refused(options: dict[str, Any], problem: str) -> None:
-    with pytest.raises(ValueError, match=re.escape(problem)):
-        WebhookOptions(**{"url": "http://h/", **options})
-
-
 def test_expressions_are_found_with_their_places() -> None:
     options = WebhookOptions(
         url="http://h/{op}?a={object.x}", headers={"X-A": "is {op}"}, data="object", format=Format.RAW
@@ -184,9 +151,3 @@ def test_expressions_are_found_with_their_places() -> None:
         ("url", "object.x", "text", 17),
         ("headers.X-A", "op", "text", 4),
     ]
-
-
-def test_the_op_of_an_event_stays_in_its_type() -> None:
-    deleted = replace(a_delta(op=Op.DELETED), content=Content({"gone": True}))
-
-    assert encoded(deleted, Format.RAW, data="object").headers["ce-type"] == "kubedelta.data.deleted.v1"

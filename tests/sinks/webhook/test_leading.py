@@ -22,10 +22,8 @@ from tests.kit.webhook_receiver import ACCEPTED, Answer, Posted, WebhookReceiver
 class Term:
     def __init__(self) -> None:
         self.lasts = True
-        self.asked = 0
 
     def may_send(self) -> bool:
-        self.asked += 1
         return self.lasts
 
     def ending_with(self, answer: Answer) -> Callable[[Posted], Answer]:
@@ -100,12 +98,3 @@ async def test_a_request_that_waited_for_a_connection(receiver: WebhookReceiver,
     assert under_way.result() == ALL_STORED
     assert waits.result() == Receipt([0], WITHHELD)
     assert len(receiver.asked) == 1
-
-
-async def test_a_request_whose_connection_was_made_meanwhile(receiver: WebhookReceiver, term: Term) -> None:
-    term.lasts = False
-    async with leading(receiver, term) as sink:
-        assert await sink.deliver(changes(1)) == Receipt([0], WITHHELD)
-        assert (term.asked, receiver.asked) == (1, [])
-        term.lasts = True
-        assert await sink.deliver(changes(1)) == ALL_STORED

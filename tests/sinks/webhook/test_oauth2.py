@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +19,7 @@ from tests.kit.records import a_delta, changes
 from tests.kit.sinks import deliver_once, failure_of
 from tests.kit.token_server import TokenServer
 from tests.kit.webhook_receiver import ACCEPTED, Answer, Posted, WebhookReceiver
+from tests.sinks.webhook.test_sink import answered_by, dripping
 
 SECRET = "s3cr/t+hüsh"
 
@@ -89,22 +89,6 @@ async def test_a_401_renews_the_token_once(receiver: WebhookReceiver, tokens: To
     assert receipt.failure.unavailable
     assert "answers 401: it wants credentials" in receipt.failure.reason
     assert not receipt.rejected
-
-
-async def test_lanes_that_are_refused_together_share_a_new_token(
-    receiver: WebhookReceiver, tokens: TokenServer, secret: Path
-) -> None:
-    sink = a_sink(receiver, tokens.options(client_secret_file=secret), concurrency=8)
-    receiver.answer = only_newest_token(tokens)
-    await sink.open(SinkContext())
-    await sink.deliver([a_delta(1)])
-    tokens.given.append("revoked the first")
-    async with asyncio.TaskGroup() as group:
-        deliveries = [group.create_task(sink.deliver([a_delta(n, key=f"shop/web-{n}")])) for n in range(2, 10)]
-    await sink.close()
-
-    assert {id(each.result()) for each in deliveries} == {id(ALL_STORED)}
-    assert len(tokens.forms) == 2
 
 
 async def test_a_renewed_secret_is_used(receiver: WebhookReceiver, tokens: TokenServer, secret: Path) -> None:
@@ -213,52 +197,12 @@ async def test_lifetimes_are_taken_as_servers_write_them(
     assert len(tokens.forms) == requests
 
 
-async def served(handler: Any) -> tuple[asyncio.Server, str]:
-    server = await asyncio.start_server(handler, "127.0.0.1", 0)
-    return server, f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/token"
-
-
-async def test_an_endless_token_answer_is_cut_off(receiver: WebhookReceiver, secret: Path) -> None:
-    sent = 0
-
-    async def endless(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        nonlocal sent
-        await reader.readuntil(b"\r\n\r\n")
-        writer.write(b'HTTP/1.1 200 OK\r\ncontent-length: 10000000000\r\n\r\n{"access_token": "')
-        with suppress(ConnectionError):
-            while True:
-                writer.write(b"x" * 65_536)
-                sent += 65_536
-                await writer.drain()
-        writer.close()
-
-    server, url = await served(endless)
-    async with server:
-        oauth2 = {"token_url": url, "client_id": "me", "client_secret_file": secret}
-        receipt = await deliver_once(a_sink(receiver, oauth2), [a_delta()])
-
-    assert "answers with more than 64 KiB" in failure_of(receipt)
-    assert sent < 100_000_000
-
-
 async def test_a_token_answer_that_drips_is_a_failure(receiver: WebhookReceiver, secret: Path) -> None:
-    async def dripping(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        await reader.readuntil(b"\r\n\r\n")
-        writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: 1000\r\n\r\n")
-        while not reader.at_eof():
-            writer.write(b" ")
-            with suppress(TimeoutError):
-                await asyncio.wait_for(reader.read(), 0.05)
-        writer.close()
+    async with answered_by(dripping) as url:
+        oauth2 = {"token_url": url, "client_id": "me", "client_secret_file": secret}
+        receipt = await deliver_once(a_sink(receiver, oauth2, timeout=0.3), [a_delta()])
 
-    server, url = await served(dripping)
-    async with server:
-        receipt = await deliver_once(
-            a_sink(receiver, {"token_url": url, "client_id": "me", "client_secret_file": secret}, timeout=0.3),
-            [a_delta()],
-        )
-
-    assert failure_of(receipt) == f"oauth2.token_url: {url.removesuffix('/token')} did not answer within 0.3 s"
+    assert failure_of(receipt) == f"oauth2.token_url: {url.removesuffix('/')} did not answer within 0.3 s"
     assert receiver.asked == []
 
 

@@ -38,10 +38,6 @@ def begun(rate: float, burst: int, pauses: list[float], *, at_once: int = 1, bou
     return run_in_virtual_time(run())
 
 
-def test_requests_are_evenly_spaced() -> None:
-    assert begun(4, 1, [0], at_once=5) == pytest.approx([0, 0.25, 0.5, 0.75, 1])
-
-
 def test_a_quiet_time_saves_a_burst_and_no_more() -> None:
     assert begun(1, 3, [0, 100], at_once=5) == pytest.approx([0, 0, 0, 1, 2, 102, 102, 102, 103, 104])
 
