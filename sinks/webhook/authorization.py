@@ -96,14 +96,14 @@ class TokenCache:
         """A token that is valid now. Raises the error of ``request``, unless the present token has not ended."""
         if self._token is not None and self._now() < self._renew_at:
             return self._token
-        if self._is_valid and self._requesting.locked():
-            return self._present
+        if (token := self._valid_token) and self._requesting.locked():
+            return token
         requests = self._requests
         async with self._requesting:
             if self._requests != requests:
                 # The request of another caller has ended meanwhile. Its result is as good as that of a new request.
-                if self._is_valid:
-                    return self._present
+                if token := self._valid_token:
+                    return token
                 if self._error is not None:
                     raise self._error
             return await self._renewed()
@@ -114,12 +114,8 @@ class TokenCache:
             self._token = None
 
     @property
-    def _is_valid(self) -> bool:
-        return self._token is not None and self._now() < self._ends_at
-
-    @property
-    def _present(self) -> str:
-        return self._token or ""
+    def _valid_token(self) -> str | None:
+        return self._token if self._now() < self._ends_at else None
 
     async def _renewed(self) -> str:
         began = self._now()
@@ -128,10 +124,10 @@ class TokenCache:
         except SinkUnavailable as error:
             self._requests += 1
             self._error = error
-            if not self._is_valid:
+            if (token := self._valid_token) is None:
                 raise
             self._renew_at = self._now() + _RETRY
-            return self._present
+            return token
         self._requests += 1
         self._error = None
         self._token = found.text
