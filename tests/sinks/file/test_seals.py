@@ -26,10 +26,10 @@ from sinks.file.options import FileOptions, Rotation
 from sinks.file.seals import Seals, check_seals
 from sinks.file.sink import FileSink
 from sinks.reader import CheckedSeals
-from tests.kit.deadlines import BUSY
 from tests.kit.records import changes
 from tests.kit.sinks import opened_sink
 from tests.kit.small_disk import CannotMount, mounted_small_disk
+from tests.sinks.file.test_rotation import until
 
 PLAIN: dict[str, Any] = {"bytes": 4096, "compression": "none", "seal": True}
 PAGE = 4096
@@ -46,12 +46,6 @@ async def written(path: Path, count: int, *, first: int = 1, left: int = 10_000,
             assert await sink.deliver(changes(10, first=start)) == ALL_STORED
         most = left if "compression" in rotation else 0
         await until(lambda: not checked(path).unsealed and len(plain_parts(path)) <= most)
-
-
-async def until(holds: Callable[[], bool]) -> None:
-    async with asyncio.timeout(60 * BUSY):
-        while not holds():  # noqa: ASYNC110 (a thread of the sink works)
-            await asyncio.sleep(0.01)
 
 
 def checked(path: Path, keys: Sequence[str] = ()) -> CheckedSeals:
@@ -79,6 +73,19 @@ async def test_each_closed_part_has_a_seal(tmp_path: Path, rotation: dict[str, A
     assert [seal["first"] for seal in seals[1:]] == [seal["last"] + 1 for seal in seals[:-1]]
     assert seals[0]["first"] == 1
     assert all(seal["lines"] == seal["last"] - seal["first"] + 1 for seal in seals)
+
+
+async def test_a_restart_goes_on_behind_a_line_of_another_program(tmp_path: Path) -> None:
+    path = tmp_path / "deltas"
+    await written(path, 50, **PLAIN)
+    fault = line_of_another_program(path)
+    sealed = {part.name for part in plain_parts(path)}
+    await written(path, 50, first=51, **PLAIN)
+
+    parts = [json.loads(line)["part"] for line in lines_of(path) if line.startswith(b"{")]
+    assert parts == [part.name for part in plain_parts(path)]
+    assert sealed < set(parts)
+    assert checked(path).faults[0] == fault
 
 
 async def test_a_restart_goes_on_with_the_chain(tmp_path: Path) -> None:

@@ -540,7 +540,7 @@ async def test_a_reconnected_endpoint_keeps_running_requests() -> None:
 @pytest.mark.parametrize("option", ["ca_file", "secret_file"])
 async def test_a_file_that_cannot_be_used_is_reported_at_open(tmp_path: Path, option: str) -> None:
     with pytest.raises(SinkUnavailable, match=f"{option}: "):
-        await a_sink("https://127.0.0.1:1/", **{option: tmp_path / "missing"}).open(SinkContext())
+        await deliver_once(a_sink("https://127.0.0.1:1/", **{option: tmp_path / "missing"}), [a_delta()])
 
 
 async def test_http_to_an_https_port_rejects_nothing_and_says_so() -> None:
