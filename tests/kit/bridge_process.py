@@ -216,11 +216,9 @@ class BridgeProcess(Server):
         """Wait until /readyz?verbose has the word in the resource's line, and return all lines."""
         return await self._until(f"{resource} is {word}", self.standing, lambda lines: word in lines.get(resource, ""))
 
-    async def until_live(self, resource: str, timeout: float = 60) -> None:
+    async def until_live(self, resource: str) -> None:
         """Wait until the resource, as kubectl names it, is listed and watched."""
-        await self.until(
-            f"{resource} is live", lambda metrics: metrics.value("resource_live", resource=resource) == 1, timeout
-        )
+        await self.until(f"{resource} is live", lambda now: now.value("resource_live", resource=resource) == 1)
 
     async def until_delivered(self, *sinks: str, timeout: float = 60) -> Metrics:
         """Wait until these sinks, or all, have settled everything that is in the outbox now."""

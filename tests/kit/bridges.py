@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -59,11 +59,8 @@ class World:
         election = self.bridge.status().election
         return election is not None and election.state is ElectionState.LEADING
 
-    async def until(self, holds: Callable[[], object]) -> None:
-        await until(holds)
-
     async def until_ready(self) -> None:
-        await self.until(lambda: self.bridge.status().ready)
+        await until(lambda: self.bridge.status().ready)
 
     def watched(self) -> set[tuple[str, str]]:
         """Resources and scopes that have an informer."""

@@ -49,7 +49,7 @@ def judge(stream: Sequence[Received], happened: Sequence[Happened], who: str) ->
     """Everything that can be asked of a stream of a cluster that was watched all the time, or from a first list on."""
     __tracebackhide__ = True
     assert_equal_where_repeated(stream, who)
-    assert_repeated_in_runs(stream, who)
+    assert_none(who, left_out_when_delivered_again=left_out(stream))
     assert_in_order(stream, who)
     first = without_repeats(stream)
     assert_makes_sense(first, who)
@@ -87,11 +87,6 @@ def assert_equal_where_repeated(stream: Iterable[Received], who: str) -> None:
         elif by_number.setdefault(received.sequence, received).unique_id != received.unique_id:
             twice.append(f"{received} and {by_number[received.sequence]}")
     assert_none(who, delivered_again_and_changed=changed, two_with_one_number=twice)
-
-
-def assert_repeated_in_runs(stream: Iterable[Received], who: str) -> None:
-    __tracebackhide__ = True
-    assert_none(who, left_out_when_delivered_again=left_out(stream))
 
 
 def left_out(stream: Iterable[Received]) -> list[Received]:

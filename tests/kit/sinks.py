@@ -99,16 +99,16 @@ class RecordingSink:
         """``op key`` of every delta, in order of arrival."""
         return [f"{delta.op} {delta.key}" for delta in self.deltas]
 
-    async def until(self, holds: Callable[[RecordingSink], Any], timeout: float = 10.0 * BUSY) -> None:
-        """Return when ``holds`` of what has arrived. Raises TimeoutError (seconds) that says what had."""
+    async def until(self, holds: Callable[[RecordingSink], Any]) -> None:
+        """Return when ``holds`` of what has arrived. Raises TimeoutError that says what had."""
         try:
-            async with asyncio.timeout(timeout):
+            async with asyncio.timeout(30 * BUSY):
                 while not holds(self):
                     self._news.clear()
                     await self._news.wait()
         except TimeoutError:
             last = self.delivered()[-10:]
-            raise TimeoutError(f"not so after {timeout} s; {len(self.records)} arrived, the last: {last}") from None
+            raise TimeoutError(f"not so after {30 * BUSY} s; {len(self.records)} arrived, the last: {last}") from None
 
 
 class StuckSink(RecordingSink):

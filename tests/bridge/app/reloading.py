@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -94,17 +94,14 @@ class Reloading:
         objects = [each for resource in resources for each in self.cluster.list(resource, namespace=namespace)]
         return {each["metadata"]["name"]: each["metadata"]["resourceVersion"] for each in objects}
 
-    async def until(self, holds: Callable[[], object]) -> None:
-        await until(holds)
-
     async def until_settled(self) -> None:
         """Waits until all informers are live and no sink has a backlog."""
-        await self.until(self._is_settled)
+        await until(self._is_settled)
 
     async def until_held(self, name: str, expected: Mapping[str, str]) -> None:
         """Waits until a reader of the file has these objects."""
         try:
-            await self.until(lambda: self.held(name) == expected)
+            await until(lambda: self.held(name) == expected)
         except TimeoutError:
             raise TimeoutError(f"{name} has {self.held(name)}, not {expected}") from None
 

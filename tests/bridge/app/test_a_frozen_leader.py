@@ -22,7 +22,7 @@ from sinks.webhook.options import WebhookOptions
 from sinks.webhook.sink import WebhookSink
 from tests.bridge.app.test_election import LEASE
 from tests.kit.bridges import World, a_bridge, a_config_map
-from tests.kit.deadlines import BUSY
+from tests.kit.deadlines import BUSY, until
 from tests.kit.playground import Playground
 
 TIMING = LeaseTiming(lease_duration=60.0, renew_deadline=40.0, retry_period=0.1)
@@ -127,13 +127,13 @@ async def after_a_freeze(endpoint: Endpoint, clock: Clock, state: Path, **option
 
 
 async def _freeze(world: World, endpoint: Endpoint, clock: Clock) -> list[str]:
-    await world.until(lambda: world.leads)
-    await world.until(lambda: endpoint.terms)
+    await until(lambda: world.leads)
+    await until(lambda: endpoint.terms)
     before = len(endpoint.terms)
     endpoint.may_answer.set()
     endpoint.answered.wait(10 * BUSY)
     clock.stood_still += TIMING.lease_duration + 1
-    await world.until(lambda: world.reported(LeadershipLost) and len(endpoint.terms) > before)
+    await until(lambda: world.reported(LeadershipLost) and len(endpoint.terms) > before)
     return endpoint.terms[before:]
 
 

@@ -25,6 +25,7 @@ from bridge.telemetry.facts.cluster import ResourceUnknown
 from bridge.telemetry.facts.delivery import BacklogDropped, RecordsLeftBehind
 from bridge.telemetry.facts.informer import ResourceRefused, WatchOpened
 from tests.kit.bridges import World, a_bridge, a_config_map
+from tests.kit.deadlines import until
 from tests.kit.playground import Playground
 from tests.kit.sinks import RecordingSink, StuckSink
 
@@ -107,7 +108,7 @@ async def test_a_stuck_sink_blocks_nobody_and_its_backlog_is_bounded() -> None:
             await sink.until(lambda sink: len(sink.records) == 1001)
             versions = [int(delta.resource_version) for delta in sink.deltas]
             assert versions == sorted(set(versions))
-        await world.until(lambda: world.bridge.status().sinks[0].backlog_records <= 200)
+        await until(lambda: world.bridge.status().sinks[0].backlog_records <= 200)
         assert world.bridge.status().ready
 
         stuck.loose.set()
@@ -122,7 +123,7 @@ async def test_a_stuck_sink_blocks_nobody_and_its_backlog_is_bounded() -> None:
 async def test_new_custom_resources_are_followed_and_gone_ones_deleted() -> None:
     sink = RecordingSink()
     async with running(sink, wanted=(Wanted("widgets.example.test"),)) as world:
-        await world.until(lambda: world.reported(ResourceUnknown))
+        await until(lambda: world.reported(ResourceUnknown))
         assert not world.bridge.status().ready
 
         world.cluster.create(DEFINITIONS, a_definition())
@@ -132,7 +133,7 @@ async def test_new_custom_resources_are_followed_and_gone_ones_deleted() -> None
 
         world.cluster.delete(DEFINITIONS, "widgets.example.test")
         await sink.until(lambda sink: "deleted default/w" in sink.delivered())
-        await world.until(lambda: world.bridge.status().informers[0].state == "unknown")
+        await until(lambda: world.bridge.status().informers[0].state == "unknown")
 
     assert sink.delivered() == ["added default/w", "deleted default/w"]
 
@@ -149,7 +150,7 @@ async def test_a_resource_is_followed_into_its_next_served_version() -> None:
         status = world.cluster.get(DEFINITIONS, "widgets.example.test")["status"]
         world.cluster.update(DEFINITIONS, {**a_definition(version="v1"), "status": status})
         world.cluster.misbehave.reset()
-        await world.until(lambda: any(fact.resource.version == "v1" for fact in world.reported(WatchOpened)))
+        await until(lambda: any(fact.resource.version == "v1" for fact in world.reported(WatchOpened)))
         world.cluster.patch("widgets.example.test", "changed", {"spec": {"n": 2}})
         await sink.until(lambda sink: "updated default/changed" in sink.delivered())
 
@@ -182,7 +183,7 @@ async def test_a_refused_resource_is_named_and_blocks_no_other() -> None:
         rule = world.cluster.misbehave.forbid("secrets")
         world.cluster.create("configmaps", a_config_map("a"))
         await sink.until(lambda sink: "added default/a" in sink.delivered())
-        await world.until(lambda: world.reported(ResourceRefused))
+        await until(lambda: world.reported(ResourceRefused))
         refused = {each.resource: each for each in world.bridge.status().informers}["secrets"]
         assert (refused.state, refused.ready) == ("refused", False)
         assert "secrets" in refused.reason
@@ -228,7 +229,7 @@ async def test_synced_is_not_live_and_readiness_asks_for_both() -> None:
         await world.until_ready()
         async with world.cluster.refusing_connections():
             world.cluster.misbehave.reset("configmaps")
-            await world.until(lambda: not world.bridge.status().ready)
+            await until(lambda: not world.bridge.status().ready)
             (cut_off,) = world.bridge.status().informers
             assert (cut_off.synced, cut_off.live, cut_off.state) == (True, False, "reconnecting")
             assert world.bridge.alive(), "a dead API server is no reason to be restarted"
@@ -275,7 +276,7 @@ async def test_the_status_says_why_nothing_could_be_looked_up_yet(monkeypatch: p
 
     monkeypatch.setattr(KubeClient, "get", get_or_fail)
     async with running(RecordingSink()) as world:
-        await world.until(lambda: "HTTP 503: starting" in world.bridge.status().informers[0].reason)
+        await until(lambda: "HTTP 503: starting" in world.bridge.status().informers[0].reason)
         fails.clear()
         await world.until_ready()
 
@@ -314,7 +315,7 @@ async def test_stopping_delivers_what_was_read() -> None:
         world.cluster.create("configmaps", a_config_map("a"))
         await stuck.holding.wait()
         world.cluster.create("configmaps", a_config_map("b"))
-        await world.until(lambda: world.bridge.status().sinks[0].backlog_records == 2)
+        await until(lambda: world.bridge.status().sinks[0].backlog_records == 2)
         world.bridge.stop()
         asyncio.get_running_loop().call_later(0.1, stuck.loose.set)
 

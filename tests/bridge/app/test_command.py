@@ -12,6 +12,7 @@ from bridge.cli.exits import Exit
 from tests.bridge.app.reloading import Reloading, reloading
 from tests.cluster.servers.ports import reserve_port
 from tests.kit.commands import Ended
+from tests.kit.deadlines import until
 
 
 async def kubedelta(run: Reloading, capsys: pytest.CaptureFixture[str], *words: str) -> Ended:
@@ -38,7 +39,7 @@ async def test_a_resource_without_rights_fails_a_reload(tmp_path: Path, capsys: 
 async def test_a_destination_that_is_away_fails_a_reload(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     async with reloading(tmp_path) as run:
         run.cluster.create("configmaps", {"metadata": {"name": "a", "namespace": "default"}})
-        await run.until(lambda: run.bridge.status().sinks[0].delivered)
+        await until(lambda: run.bridge.status().sinks[0].delivered)
         run.write_sinks(hook={"type": "webhook", "url": f"http://127.0.0.1:{reserve_port()}/"})
         code, out, err = await kubedelta(run, capsys, "reload")
         assert "sinks.hook: added" in out

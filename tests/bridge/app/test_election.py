@@ -35,6 +35,7 @@ from bridge.views.selection import SelectorText
 from sinks.base import Receipt
 from tests.bridge.replication.pair import rows_of_all_tables
 from tests.kit.bridges import World, a_bridge, a_config_map
+from tests.kit.deadlines import until
 from tests.kit.playground import Playground
 from tests.kit.sinks import RecordingSink
 
@@ -121,7 +122,7 @@ async def two_replicas(folder: Path, **options: Any) -> AsyncIterator[tuple[Play
         first = Replica(cluster, "first", folder / "first", **options)
         second = Replica(cluster, "second", folder / "second", **options)
         first.start(tasks)
-        await first.until(lambda: first.leads)
+        await until(lambda: first.leads)
         second.start(tasks)
         await second.until_ready()
         yield cluster, first, second
@@ -138,7 +139,7 @@ async def one_replica(
         a_free_lease(cluster, annotations)
         replica = Replica(cluster, "first", folder / "first", **({"timing": SHORT} | options))
         replica.start(tasks)
-        await replica.until(lambda: replica.leads)
+        await until(lambda: replica.leads)
         yield cluster, replica
         replica.bridge.stop()
 
@@ -177,11 +178,11 @@ async def test_the_leader_alone_watches_and_delivers(tmp_path: Path) -> None:
 
 async def test_both_say_who_is_in_sync(tmp_path: Path) -> None:
     async with two_replicas(tmp_path) as (cluster, first, second):
-        await first.until(lambda: "[+] election leading" in readiness(first.bridge.status()))
+        await until(lambda: "[+] election leading" in readiness(first.bridge.status()))
         assert "follower second: in sync" in readiness(first.bridge.status())
         assert "[+] election following" in readiness(second.bridge.status())
         await second.stop()
-        await first.until(lambda: first.reported(FollowerLost))
+        await until(lambda: first.reported(FollowerLost))
         assert "[!] election leading" in readiness(first.bridge.status())
         assert "no follower is in sync" in readiness(first.bridge.status())
         assert [each.follower for each in first.reported(FollowerLost)] == ["second"]
@@ -208,9 +209,9 @@ async def test_a_replica_with_another_key_does_not_follow(tmp_path: Path) -> Non
         first = Replica(cluster, "first", tmp_path / "first")
         other = Replica(cluster, "other", tmp_path / "other", keys="o")
         first.start(tasks)
-        await first.until(lambda: first.leads)
+        await until(lambda: first.leads)
         other.start(tasks)
-        await other.until(lambda: other.reported(FollowingFailed))
+        await until(lambda: other.reported(FollowingFailed))
         assert not other.bridge.status().ready
         assert "401" in readiness(other.bridge.status())
         for each in (first, other):
@@ -224,11 +225,11 @@ async def test_a_key_is_renewed_replica_by_replica(tmp_path: Path, leaders: str,
         first = Replica(cluster, "first", tmp_path / "first", keys=leaders)
         second = Replica(cluster, "second", tmp_path / "second", keys=followers)
         first.start(tasks)
-        await first.until(lambda: first.leads)
+        await until(lambda: first.leads)
         second.start(tasks)
         await second.until_ready()
         await first.stop()
-        await second.until(lambda: second.leads)
+        await until(lambda: second.leads)
         assert second.reported(TookOverLacking) == []
         await second.stop()
 
@@ -273,13 +274,13 @@ async def test_a_former_leader_follows_and_has_the_same_state(tmp_path: Path) ->
         a_free_lease(cluster)
         first, second = (Replica(cluster, name, tmp_path / name) for name in ("first", "second"))
         first.start(tasks)
-        await first.until(lambda: first.leads)
+        await until(lambda: first.leads)
         second.start(tasks)
         await second.until_ready()
         cluster.create("configmaps", a_config_map("a"))
         await first.sink.until(lambda sink: "added default/a" in sink.delivered())
         await first.stop()
-        await second.until(lambda: second.leads)
+        await until(lambda: second.leads)
         again = Replica(cluster, "first", tmp_path / "first")
         again.start(tasks)
         await again.until_ready()
@@ -295,9 +296,9 @@ async def test_a_paused_sink_stays_paused_under_another_leader(tmp_path: Path) -
         async with AdminClient(tmp_path / "first") as admin:
             assert await admin.pause_sink("copy")
         await first.stop()
-        await second.until(lambda: second.leads)
+        await until(lambda: second.leads)
         cluster.create("configmaps", a_config_map("a"))
-        await second.until(lambda: second.bridge.status().sinks and second.bridge.status().sinks[0].backlog_records)
+        await until(lambda: second.bridge.status().sinks and second.bridge.status().sinks[0].backlog_records)
         assert second.bridge.status().sinks[0].state is SinkState.PAUSED
         async with AdminClient(tmp_path / "second") as admin:
             assert await admin.resume_sink("copy")
@@ -309,10 +310,10 @@ async def test_a_lost_lease_ends_deliveries_until_it_leads_again(tmp_path: Path)
         await second.stop()
         lists = len(first.reported(ListCompleted))
         cluster.patch(LEASE, "kubedelta", {"spec": {"holderIdentity": "somebody"}})
-        await first.until(lambda: first.reported(LeadershipLost))
+        await until(lambda: first.reported(LeadershipLost))
         before = len(first.sink.records)
         cluster.create("configmaps", a_config_map("a"))
-        await first.until(lambda: not first.bridge.status().sinks)
+        await until(lambda: not first.bridge.status().sinks)
         assert len(first.sink.records) == before
 
         cluster.patch(LEASE, "kubedelta", {"spec": {"holderIdentity": ""}})
@@ -353,7 +354,7 @@ async def test_a_restarted_leader_does_not_wait_for_its_own_lease(tmp_path: Path
         async with asyncio.TaskGroup() as tasks:
             again = Replica(cluster, "first", tmp_path / "first")
             again.start(tasks)
-            await again.until(lambda: again.leads)
+            await until(lambda: again.leads)
             assert again.reported(TookOverLacking) == []
             await again.stop()
 
@@ -387,7 +388,7 @@ async def test_terms_of_somebody_else_stop_nobody(tmp_path: Path, term: int, beg
         assert [each.term for each in replica.reported(LeadershipBegan)] == [began]
         assert [each.term for each in replica.reported(LeaseTermDoubted)] == doubted
         cluster.patch(LEASE, "kubedelta", {"metadata": {"annotations": {TERM: str(LAST_TERM)}}})
-        await replica.until(lambda: lease_of(cluster)["metadata"]["annotations"][TERM] == str(began))
+        await until(lambda: lease_of(cluster)["metadata"]["annotations"][TERM] == str(began))
         assert replica.leads
 
 
@@ -395,8 +396,8 @@ async def test_terms_of_somebody_else_stop_nobody(tmp_path: Path, term: int, beg
 async def test_what_somebody_else_published_is_replaced(tmp_path: Path, text: str) -> None:
     async with one_replica(tmp_path, {TERM: "3", PUBLISHED: text}) as (cluster, replica):
         cluster.patch(LEASE, "kubedelta", {"metadata": {"annotations": {PUBLISHED: text}}})
-        await replica.until(lambda: '"first_' in lease_of(cluster)["metadata"]["annotations"][PUBLISHED])
-        await replica.until(lambda: bool(replica.reported(TookOverLacking)))  # The Lease is written before.
+        await until(lambda: '"first_' in lease_of(cluster)["metadata"]["annotations"][PUBLISHED])
+        await until(lambda: bool(replica.reported(TookOverLacking)))  # The Lease is written before.
 
 
 def test_a_copied_directory_has_no_predecessor(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from bridge.telemetry.facts.informer import InformerStopped
 from tests.bridge.app.test_bridge import DEFINITIONS, a_definition
 from tests.bridge.app.test_restart import Run, life
 from tests.kit.bridges import a_config_map
+from tests.kit.deadlines import until
 from tests.kit.playground import Playground
 
 DEFAULT, PUBLIC = Scope("default"), Scope("kube-public")
@@ -83,7 +84,7 @@ async def test_a_resource_that_was_away_with_its_objects_is_back(tmp_path: Path)
             for times in (1, 2):
                 cluster.delete(DEFINITIONS, "widgets.example.test")
                 await until_received(run, 2 * times)
-                await run.until(lambda: len(run.reported(InformerStopped)) == times)  # noqa: B023
+                await until(lambda: len(run.reported(InformerStopped)) == times)  # noqa: B023
                 cluster.restore(there)
                 await until_received(run, 2 * times + 1)
     consumer.hear(run.sink.deltas)

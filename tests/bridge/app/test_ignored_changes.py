@@ -13,6 +13,7 @@ from bridge.plan.plan import Wanted
 from bridge.telemetry.facts.informer import ChangesIgnored, HistoryChecked, ListCompleted, VersionsRanBackwards
 from tests.bridge.app.test_restart import CONFIG_MAPS, Run, life
 from tests.kit.bridges import a_config_map
+from tests.kit.deadlines import until
 from tests.kit.playground import Playground
 
 IGNORED = (FieldPath.parsed("data.beat"), FieldPath.parsed("metadata.annotations['example.com/at']"))
@@ -34,7 +35,7 @@ def received(run: Run) -> list[tuple[str, str]]:
 
 
 async def until_ignored(run: Run, count: int) -> None:
-    await run.until(lambda: sum(fact.count for fact in run.reported(ChangesIgnored)) >= count)
+    await until(lambda: sum(fact.count for fact in run.reported(ChangesIgnored)) >= count)
 
 
 async def test_heartbeats_are_ignored_across_restarts_and_relists(tmp_path: Path) -> None:
@@ -131,7 +132,7 @@ async def test_an_ignored_change_is_no_other_history(tmp_path: Path, compacted: 
 async def _proven(run: Run, cluster: Playground) -> None:
     before = len(run.reported(HistoryChecked))
     cluster.misbehave.reset()
-    await run.until(lambda: len(run.reported(HistoryChecked)) > before)
+    await until(lambda: len(run.reported(HistoryChecked)) > before)
 
 
 @pytest.mark.parametrize("restarted", [False, True])

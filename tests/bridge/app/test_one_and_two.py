@@ -15,6 +15,7 @@ from bridge.telemetry.facts.informer import ListCompleted
 from bridge.telemetry.facts.outbox import OutboxRebuilt
 from tests.bridge.app.test_election import LEASE, Replica
 from tests.kit.bridges import a_config_map
+from tests.kit.deadlines import until
 from tests.kit.playground import Playground
 from tests.kit.sinks import RecordingSink, StuckSink
 
@@ -47,7 +48,7 @@ async def both(
             Replica(cluster, volume.name.replace("state", "kubedelta"), volume, sink=sink) for volume in volumes
         )
         first.start(tasks)
-        await first.until(lambda: first.leads)
+        await until(lambda: first.leads)
         second.start(tasks)
         await second.until_ready()
         yield first, second
@@ -76,7 +77,7 @@ async def test_one_becomes_two_and_one_again(cluster: Playground, tmp_path: Path
         await sink.until(lambda sink: len(sink.records) == 5)
         if kept == 1:
             await first.stop()
-            await second.until(lambda: second.leads)
+            await until(lambda: second.leads)
             cluster.create("configmaps", a_config_map("c"))
             await sink.until(lambda sink: len(sink.records) == 6)
             await second.stop()
@@ -129,7 +130,7 @@ async def test_a_volume_that_did_not_lead_last_says_so(cluster: Playground, tmp_
         await sink.until(lambda sink: "added default/a" in sink.delivered())
         await (second if led_last else first).stop()
         leader = first if led_last else second
-        await leader.until(lambda: leader.leads)
+        await until(lambda: leader.leads)
         cluster.create("configmaps", a_config_map("lost"))
         await sink.until(lambda sink: "added default/lost" in sink.delivered())
     cluster.delete("configmaps", "lost")
@@ -151,11 +152,11 @@ async def test_what_one_had_not_delivered_the_leader_of_two_does(cluster: Playgr
         await one.until_ready()
         cluster.delete("configmaps", "a")
         cluster.create("configmaps", a_config_map("b"))
-        await one.until(lambda: one.bridge.status().sinks[0].backlog_records >= 2)
+        await until(lambda: one.bridge.status().sinks[0].backlog_records >= 2)
         await one.stop()
 
     async with both(cluster, volumes, sink) as (first, _):
-        await first.until(lambda: first.bridge.status().sinks[0].backlog_records == 0)
+        await until(lambda: first.bridge.status().sinks[0].backlog_records == 0)
         await sink.until(lambda sink: "added default/b" in sink.delivered())
     assert stuck.records == []
     assert sink.delivered()[-2:] == ["deleted default/a", "added default/b"]

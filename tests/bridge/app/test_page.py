@@ -18,7 +18,7 @@ from bridge.views.selection import SelectorText
 from tests.bridge.app.page.page import AViewer
 from tests.bridge.app.test_bridge import running
 from tests.kit.bridges import World, a_config_map
-from tests.kit.deadlines import BUSY
+from tests.kit.deadlines import BUSY, until
 from tests.kit.sinks import RecordingSink
 
 PAGE = PagePlan("127.0.0.1", 0)
@@ -26,7 +26,7 @@ PAGE = PagePlan("127.0.0.1", 0)
 
 @asynccontextmanager
 async def looking(world: World, query: str = "") -> AsyncIterator[AViewer]:
-    await world.until(lambda: world.reported(PageOpened))
+    await until(lambda: world.reported(PageOpened))
     url = f"http://{world.reported(PageOpened)[0].address}/v1/events{query}"
     timeout = aiohttp.ClientTimeout(total=20 * BUSY)
     async with aiohttp.ClientSession(timeout=timeout) as client, client.get(url) as answer:

@@ -25,6 +25,7 @@ from sinks import registry
 from sinks.file.options import FileOptions
 from tests.bridge.app.test_bridge import on_playground
 from tests.kit.bridges import World, a_config_map
+from tests.kit.deadlines import until
 
 OBJECTS, UPDATES = 30, 70
 MILLISECOND = 1_000_000
@@ -69,7 +70,7 @@ async def churned(world: World, copy: Path) -> None:
     for number in range(UPDATES):
         name = f"object-{number % OBJECTS}"
         world.cluster.update("configmaps", a_config_map(name, value=f"{number + 2}"))
-    await world.until(lambda: copy.exists() and copy.read_bytes().count(b"\n") == OBJECTS + UPDATES)
+    await until(lambda: copy.exists() and copy.read_bytes().count(b"\n") == OBJECTS + UPDATES)
 
 
 async def test_every_stage_of_a_run_counts_the_records_that_passed(tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ from bridge.telemetry.facts.process import ReloadRefused
 from tests.bridge.app.reloading import Reloading, reloading
 from tests.bridge.app.test_restart import lists_and_watches
 from tests.kit.bridges import a_config_map
+from tests.kit.deadlines import until
 from tests.kit.webhook_receiver import Answer, WebhookReceiver
 
 WEB = [{"resource": "configmaps", "label_selector": "tier=web"}]
@@ -191,7 +192,7 @@ async def test_a_secret_may_be_mounted_later_than_the_option_that_names_it(
         assert "is tried again every half minute" in trouble.what
 
         token.write_text("secret")
-        await run.until(lambda: receiver.events)
+        await until(lambda: receiver.events)
         assert run.reloader.status.refused == ""
 
 
@@ -211,7 +212,7 @@ async def test_an_end_during_a_reload_is_polite(tmp_path: Path, receiver: Webhoo
     hook = {"type": "webhook", "url": receiver.url}
     async with reloading(tmp_path, sinks={"hook": hook}, shutdown_grace_seconds="200ms") as run:
         run.cluster.create("configmaps", a_config_map("a"))
-        await run.until(lambda: run.bridge.status().sinks[0].state is SinkState.DELIVERING)
+        await until(lambda: run.bridge.status().sinks[0].state is SinkState.DELIVERING)
         run.write(sinks={"hook": {**hook, "window": 7}})
         async with asyncio.TaskGroup() as tasks:
             reload = tasks.create_task(_given_up(run))

@@ -18,7 +18,7 @@ from bridge.telemetry.facts.process import ConfigurationReloaded
 from tests.bridge.app.reloading import Reloading, reloading
 from tests.bridge.app.test_restart import lists_and_watches
 from tests.kit.bridges import a_config_map
-from tests.kit.deadlines import BUSY
+from tests.kit.deadlines import BUSY, until
 from tests.kit.received import Received, assert_in_order
 from tests.kit.webhook_receiver import Answer, WebhookReceiver
 
@@ -95,7 +95,7 @@ async def test_records_in_flight_settle_before_a_sink_changes(tmp_path: Path, re
     async with reloading(tmp_path, sinks={"hook": hook}) as run:
         receiver.answer = lambda _: Answer(wait=held)
         seed(run, "a")
-        await run.until(lambda: run.bridge.status().sinks[0].state is SinkState.DELIVERING)
+        await until(lambda: run.bridge.status().sinks[0].state is SinkState.DELIVERING)
         run.write_sinks(hook={**hook, "window": 7}, copy=run.to_file("copy"))
         async with asyncio.TaskGroup() as tasks:
             reload = tasks.create_task(run.reload())
@@ -104,7 +104,7 @@ async def test_records_in_flight_settle_before_a_sink_changes(tmp_path: Path, re
             held.set()
         assert reload.result().changes == ["sinks.copy: added", "sinks.hook: changed: window"]
         run.cluster.patch("configmaps", "a", {"data": {"value": "2"}})
-        await run.until(lambda: len(receiver.events) >= 2)
+        await until(lambda: len(receiver.events) >= 2)
 
     assert [event["id"].rpartition("/")[2] for event in receiver.events] == ["added", "updated"]
 
@@ -114,7 +114,7 @@ async def test_a_dead_destination_does_not_hold_its_repair_up(tmp_path: Path, re
     hook = {"type": "webhook", "url": "http://127.0.0.1:9/"}
     async with reloading(tmp_path, sinks={"hook": hook}, shutdown_grace_seconds="10m") as run:
         run.cluster.create("configmaps", a_config_map("a"))
-        await run.until(lambda: run.bridge.status().sinks[0].state is SinkState.WAITING)
+        await until(lambda: run.bridge.status().sinks[0].state is SinkState.WAITING)
         run.write_sinks(hook={**hook, "url": receiver.url})
         assert await run.accepted() == ["sinks.hook: changed: url"]
         await run.until_settled()
@@ -133,7 +133,7 @@ async def test_a_snapshot_goes_on_when_its_sink_changes(tmp_path: Path, receiver
         receiver.answer = lambda _: Answer(wait=stuck) if len(receiver.events) >= half else Answer()
         run.write_sinks(hook=hook)
         await run.accepted()
-        await run.until(lambda: len(receiver.events) >= half)
+        await until(lambda: len(receiver.events) >= half)
         run.write_sinks(hook={**hook, "window": 9})
         await run.accepted()
         receiver.answer = lambda _: Answer()
@@ -312,7 +312,7 @@ async def test_a_change_is_noticed_without_a_command(
         run.write_sinks(late=run.to_file("late"))
         if trigger == "SIGHUP":
             run.reloader.request(trigger)
-        await run.until(lambda: run.reported(ConfigurationReloaded))
+        await until(lambda: run.reported(ConfigurationReloaded))
         assert [(fact.trigger, fact.added) for fact in run.reported(ConfigurationReloaded)] == [(trigger, ("late",))]
 
 
@@ -329,7 +329,7 @@ async def test_ignored_changes_begin_and_end_while_it_runs(tmp_path: Path) -> No
         await arrived(run)
         exported = run.steps("copy")
         beat("2")
-        await run.until(lambda: run.reported(ChangesIgnored))
+        await until(lambda: run.reported(ChangesIgnored))
         assert run.steps("copy") == exported
         run.write(resources=[entry])
         assert await run.accepted() == ["resources: changed: configmaps"]

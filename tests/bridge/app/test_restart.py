@@ -23,6 +23,7 @@ from bridge.playground.http.streams import DISCOVERY
 from bridge.telemetry.facts import Fact
 from bridge.telemetry.facts.cluster import ClusterChanged, ScopeChanged
 from tests.kit.bridges import World, a_bridge, a_config_map
+from tests.kit.deadlines import until
 from tests.kit.playground import Playground
 from tests.kit.sinks import RecordingSink
 
@@ -37,7 +38,7 @@ class Run(World):
         self.sink = sink
 
     async def until_settled(self) -> None:
-        await self.until(self._is_settled)
+        await until(self._is_settled)
 
     def _is_settled(self) -> bool:
         standing = self.bridge.status()
@@ -234,7 +235,7 @@ async def test_a_group_whose_server_is_away_deletes_nothing(tmp_path: Path) -> N
             with cluster.misbehave.reply(without, DISCOVERY, content_type=accepted):
                 asked = len(cluster.seen("list", "configmaps"))
                 # Missing at two discoveries in a row: the bridge looks whether the resource is gone.
-                await run.until(lambda: len(cluster.seen("list", "configmaps")) > asked)
+                await until(lambda: len(cluster.seen("list", "configmaps")) > asked)
             cluster.create("configmaps", a_config_map("b"))
             await run.sink.until(lambda sink: sink.deltas[-1].key == "default/b")
 

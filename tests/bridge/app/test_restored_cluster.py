@@ -15,6 +15,7 @@ from bridge.playground.objects.store import StoreSnapshot
 from bridge.telemetry.facts.informer import HistoryChecked, ListCompleted, VersionsRanBackwards
 from tests.bridge.app.test_restart import CONFIG_MAPS, Run, life
 from tests.kit.bridges import a_config_map
+from tests.kit.deadlines import until
 from tests.kit.playground import Playground
 
 BOTH = (*CONFIG_MAPS, Wanted("secrets", (Scope("default"),)))
@@ -70,7 +71,7 @@ def names(state: dict[tuple[str, str], bytes]) -> set[str]:
 
 async def until_received(run: Run, before: Sequence[Delta] = ()) -> None:
     """The exported state is that of the cluster."""
-    await run.until(lambda: is_received([*before, *run.sink.deltas]))
+    await until(lambda: is_received([*before, *run.sink.deltas]))
 
 
 def is_received(deltas: Sequence[Delta]) -> bool:

@@ -29,6 +29,7 @@ from bridge.telemetry.facts.informer import ResourceRefused, WatchOpened
 from sinks.base import Receipt, RetryLater
 from tests.bridge.app.test_bridge import running
 from tests.kit.bridges import World, a_config_map
+from tests.kit.deadlines import until
 from tests.kit.sinks import RecordingSink
 
 RETAINED = Retention(retain_bytes=1 << 30)
@@ -68,14 +69,14 @@ async def the_files(state: Path) -> AsyncIterator[OfflineOperations]:
 async def rejected(world: World) -> None:
     """Its sink refuses the first record of an object."""
     world.cluster.create("configmaps", a_config_map("a"))
-    await world.until(lambda: world.bridge.status().sinks[0].dead_letters == 1)
+    await until(lambda: world.bridge.status().sinks[0].dead_letters == 1)
 
 
 async def rejected_and_parked(world: World) -> None:
     """And a second one waits behind it."""
     await rejected(world)
     world.cluster.patch("configmaps", "a", {"data": {"value": "2"}})
-    await world.until(lambda: world.bridge.status().sinks[0].parked == 1)
+    await until(lambda: world.bridge.status().sinks[0].parked == 1)
 
 
 async def has_maps(world: World, sink: RecordingSink, *keys: str) -> None:
@@ -84,7 +85,7 @@ async def has_maps(world: World, sink: RecordingSink, *keys: str) -> None:
         namespace, _, name = key.partition("/")
         world.cluster.create("configmaps", a_config_map(name, namespace=namespace))
     await sink.until(lambda sink: len(sink.records) == len(keys))
-    await world.until(lambda: not world.bridge.status().sinks[0].backlog_records)
+    await until(lambda: not world.bridge.status().sinks[0].backlog_records)
 
 
 def test_every_declared_command_is_carried_out() -> None:
@@ -95,7 +96,7 @@ def test_every_declared_command_is_carried_out() -> None:
 async def test_a_replay_takes_a_resource_by_any_of_kubectls_names(tmp_path: Path, name: str) -> None:
     async with a_bridge(tmp_path, RecordingSink()) as (world, client):
         world.cluster.create("configmaps", a_config_map("a"))
-        await world.until(
+        await until(
             lambda: world.bridge.status().sinks[0].delivered and not world.bridge.status().sinks[0].backlog_records
         )
         request = ReplayRequest(SINK, "beginning", resource=name)
@@ -114,7 +115,7 @@ async def test_a_running_bridge_that_has_nothing_to_do_replays_at_once(tmp_path:
         some = ReplayRequest(SINK, "beginning", resource="configmaps", namespace="default")
         assert await client.replay(some) == Replayed(2, 1, 2)
         await sink.until(lambda sink: len(sink.records) == 5)
-        await world.until(lambda: not world.bridge.status().sinks[0].backfill)
+        await until(lambda: not world.bridge.status().sinks[0].backfill)
         assert await client.replay(ReplayRequest(SINK, 3)) == Replayed(1, 3, 3)
         await sink.until(lambda sink: len(sink.records) == 6)
 
@@ -131,7 +132,7 @@ async def test_an_idle_bridge_begins_a_snapshot_at_once(tmp_path: Path) -> None:
         begun = await client.snapshot(SnapshotRequest(SINK, "cm", "default", "object.metadata.name != 'a'"))
         assert (begun.objects, begun.resource, begun.id) == (1, "configmaps", f"snapshot/{SINK}/3/1")
         await sink.until(lambda sink: len(sink.records) == 6)
-        await world.until(lambda: not world.bridge.status().sinks[0].backfill)
+        await until(lambda: not world.bridge.status().sinks[0].backfill)
         assert [(each.state, each.left) for each in await client.snapshots()] == [("delivered", 0)]
         assert [each.key for each in sink.deltas[3:]] == ["default/b"]
         with pytest.raises(UnknownTarget, match="no snapshot on demand under way"):
@@ -147,7 +148,7 @@ async def test_the_end_of_a_snapshot_tells_what_the_bridge_watches_and_how_that_
     wanted = (Wanted("configmaps", (Scope("default", "tier=web"),)), Wanted("secrets"))
     async with running(sink, wanted=wanted, state=tmp_path) as world:
         world.cluster.misbehave.forbid("secrets")
-        await world.until(lambda: world.reported(ResourceRefused) and world.reported(WatchOpened))
+        await until(lambda: world.reported(ResourceRefused) and world.reported(WatchOpened))
         async with AdminClient(tmp_path) as client:
             await client.snapshot(SnapshotRequest(SINK))
             await sink.until(lambda sink: len(sink.records) == 2)
@@ -164,7 +165,7 @@ async def test_a_snapshot_before_the_first_discovery_does_not_tell_what_is_watch
     sink = RecordingSink()
     async with running(sink, state=tmp_path) as world:
         world.cluster.misbehave.fail(StatusError(500, "InternalError", "etcd is away"))
-        await world.until(lambda: world.reported(DiscoveryFailed))
+        await until(lambda: world.reported(DiscoveryFailed))
         async with AdminClient(tmp_path) as client:
             await client.snapshot(SnapshotRequest(SINK))
             await sink.until(lambda sink: len(sink.records) == 2)
@@ -215,7 +216,7 @@ async def test_an_idle_bridge_delivers_a_retried_dead_letter_at_once(tmp_path: P
         sink.picky = False
         assert await client.retry(SINK, [dead_letters[0].number]) == 2
         await sink.until(lambda sink: sink.delivered() == ["added default/a", "updated default/a"])
-        await world.until(lambda: not world.bridge.status().sinks[0].dead_letters)
+        await until(lambda: not world.bridge.status().sinks[0].dead_letters)
 
 
 async def test_records_behind_a_dropped_letter_are_delivered_at_once(tmp_path: Path) -> None:
@@ -277,7 +278,7 @@ async def test_a_sink_that_asked_for_an_hour_is_tried_on_request(tmp_path: Path)
     sink.shy = True
     async with a_bridge(tmp_path, sink) as (world, client):
         world.cluster.create("configmaps", a_config_map("a"))
-        await world.until(lambda: world.bridge.status().sinks[0].state is SinkState.WAITING)
+        await until(lambda: world.bridge.status().sinks[0].state is SinkState.WAITING)
         status = world.bridge.status().sinks[0]
         assert status.asked == 3600.0
         assert 3590 < (status.retry_in or 0) < 3601
@@ -297,7 +298,7 @@ async def test_a_pause_survives_a_crash_until_it_is_resumed(tmp_path: Path) -> N
         assert await client.pause_sink(SINK)
         assert not await client.pause_sink(SINK)
         world.cluster.create("configmaps", a_config_map("a"))
-        await world.until(lambda: world.bridge.status().sinks[0].backlog_records == 1)
+        await until(lambda: world.bridge.status().sinks[0].backlog_records == 1)
         assert world.bridge.status().sinks[0].state is SinkState.PAUSED
         assert world.reported(SinkPaused)
     async with a_bridge(tmp_path, sink) as (world, client):
@@ -315,7 +316,7 @@ async def test_a_destination_that_is_gone_stays_so_until_resumed(tmp_path: Path)
     async with a_bridge(tmp_path, sink) as (world, client):
         sink.gone = True
         world.cluster.create("configmaps", a_config_map("a"))
-        await world.until(lambda: world.bridge.status().sinks[0].state is SinkState.GONE)
+        await until(lambda: world.bridge.status().sinks[0].state is SinkState.GONE)
         [status] = world.bridge.status().sinks
         assert (status.last_error, status.well, status.backlog_records) == ("answers 410", False, 1)
         assert "[!] sink " in readiness(world.bridge.status())
@@ -353,4 +354,4 @@ async def test_a_pause_of_the_files_counts_at_the_next_start(tmp_path: Path) -> 
     async with the_files(tmp_path) as admin:
         assert await admin.resume_sink(SINK)
     async with a_bridge(tmp_path, sink) as (world, _):
-        await world.until(lambda: world.bridge.status().sinks[0].state is SinkState.IDLE)
+        await until(lambda: world.bridge.status().sinks[0].state is SinkState.IDLE)
