@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from bridge.model.change import Change, ChangeBatch, Evidence, ObjectVersion, Op
 from bridge.model.object import ApiObject
-from bridge.model.resource import Resource, Scope
+from bridge.model.resource import Scope
 from bridge.model.versions.version_table import Checkpoint
 from bridge.outbox import Outbox
 from tests.kit.records import PODS
@@ -59,7 +59,6 @@ class Follower:
     outbox: Outbox
     server: Server
     scope: Scope
-    resource: Resource = PODS
     known: dict[str, ObjectVersion] = field(default_factory=dict)
     newest: int = 0
     epoch: int = 1
@@ -117,7 +116,7 @@ class Follower:
         return self.outbox.body(known.state)
 
     async def _export(self, changes: list[Change], position: str | None) -> None:
-        deltas = await self.outbox.append(ChangeBatch(self.resource, self.scope, changes, position, self.epoch))
+        deltas = await self.outbox.append(ChangeBatch(PODS, self.scope, changes, position, self.epoch))
         for change, delta in zip(changes, deltas, strict=True):
             if change.op is Op.DELETED:
                 del self.known[delta.key]
@@ -125,12 +124,10 @@ class Follower:
                 self.known[delta.key] = ObjectVersion(delta.uid, delta.resource_version, delta.sequence)
 
 
-async def followers(
-    outbox: Outbox, server: Server, scopes: Sequence[Scope], resource: Resource = PODS
-) -> dict[Scope, Follower]:
-    """Those of one resource, each with what the ledger remembers of its part."""
-    known, _ = await outbox.ledger.adopt(resource, scopes)
-    found = {scope: Follower(outbox, server, scope, resource) for scope in scopes}
+async def followers(outbox: Outbox, server: Server, scopes: Sequence[Scope]) -> dict[Scope, Follower]:
+    """Of pods, each with what the ledger remembers of its part."""
+    known, _ = await outbox.ledger.adopt(PODS, scopes)
+    found = {scope: Follower(outbox, server, scope) for scope in scopes}
     for scope, follower in found.items():
         follower.resume(known[scope])
     return found

@@ -106,10 +106,10 @@ class KafkaTopics(ABC):
         finally:
             consumer.close()
 
-    def settle_transactions(self, topic: str, timeout: float = 5) -> None:
-        """Wait until no transaction is open in the topic, at most so many seconds: brokers write the end of a
+    def settle_transactions(self, topic: str) -> None:
+        """Wait until no transaction is open in the topic, at most five seconds: brokers write the end of a
         transaction into its partitions a moment after they have answered."""
-        admin, deadline = self._admin(), time.monotonic() + timeout
+        admin, deadline = self._admin(), time.monotonic() + 5
         partitions = [
             TopicPartition(topic, each) for each in admin.list_topics(topic, timeout=10 * BUSY).topics[topic].partitions
         ]
