@@ -16,6 +16,7 @@ from bridge.telemetry.facts.delivery import BacklogCompacted, IntakeBlocked, Int
 from sinks.base import Lanes, Receipt, RetryLater
 from tests.bridge.app.test_bridge import running
 from tests.kit.bridges import World, a_config_map
+from tests.kit.deadlines import until
 from tests.kit.sinks import RecordingSink, StuckSink
 
 BOUND = 20
@@ -56,9 +57,9 @@ async def test_block_stops_the_intake_says_why_and_loses_nothing(bounds: Backlog
         asyncio.TaskGroup() as tasks,
     ):
         if (age := bounds.age) is not None:  # Otherwise all changes might be younger than that.
-            await world.until(lambda: world.bridge.status().sinks[0].backlog_seconds > age)
+            await until(lambda: world.bridge.status().sinks[0].backlog_seconds > age)
         changing = tasks.create_task(change(world, live, CHANGES))
-        await world.until(lambda: world.bridge.status().intake_blocked)
+        await until(lambda: world.bridge.status().intake_blocked)
         assert "sink-0" in world.bridge.status().intake_blocked
         assert bound in world.bridge.status().intake_blocked
         assert not world.bridge.status().ready
@@ -71,7 +72,7 @@ async def test_block_stops_the_intake_says_why_and_loses_nothing(bounds: Backlog
         await changing
         for sink in (stuck, live):
             await sink.until(lambda sink: len(sink.records) == 1 + CHANGES)
-        await world.until(lambda: not world.bridge.status().intake_blocked)
+        await until(lambda: not world.bridge.status().intake_blocked)
         await world.until_ready()
 
     assert stuck.records == live.records, "nothing was left out"
@@ -83,7 +84,7 @@ async def test_a_bridge_that_blocks_ends_within_its_grace() -> None:
     stuck, live = StuckSink(), RecordingSink()
     async with beside_a_stuck_sink(stuck, live, BacklogBounds(records=1), WhenFull.BLOCK) as world:
         world.cluster.patch("configmaps", "a", {"data": {"value": "2"}})
-        await world.until(lambda: world.bridge.status().intake_blocked)
+        await until(lambda: world.bridge.status().intake_blocked)
         world.bridge.stop()
         await live.until(lambda sink: len(sink.records) == 2)
         stuck.loose.set()
@@ -95,7 +96,7 @@ async def test_compact_leaves_one_sink_the_newest_and_others_all() -> None:
     async with beside_a_stuck_sink(stuck, live, BacklogBounds(records=BOUND), WhenFull.COMPACT) as world:
         await change(world, live, CHANGES)
         # Under way is one, and one was left; a bound may be met by both before it is compacted again.
-        await world.until(lambda: world.bridge.status().sinks[0].backlog_records <= 2 + BOUND)
+        await until(lambda: world.bridge.status().sinks[0].backlog_records <= 2 + BOUND)
         assert world.reported(BacklogCompacted)
         assert not world.bridge.status().intake_blocked
         stuck.loose.set()
@@ -136,7 +137,7 @@ async def test_a_small_bound_holds_whatever_way_a_sink_delivers(
         world.cluster.create("configmaps", a_config_map("a"))
         await live.until(lambda sink: sink.records)
         await change(world, live, CHANGES)
-        await world.until(lambda: world.bridge.status().sinks[0].backlog_records <= SMALL)
+        await until(lambda: world.bridge.status().sinks[0].backlog_records <= SMALL)
         dead.alive = True
         async with AdminClient(tmp_path) as client:
             await client.retry_sink("sink-0")
@@ -158,7 +159,7 @@ async def test_the_backlog_of_a_paused_sink_keeps_its_bound(tmp_path: Path) -> N
             world.cluster.create("configmaps", a_config_map("a"))
             await live.until(lambda sink: sink.records)
             await change(world, live, 100)
-            await world.until(lambda: world.bridge.status().sinks[0].backlog_records <= SMALL)
+            await until(lambda: world.bridge.status().sinks[0].backlog_records <= SMALL)
             assert paused.records == []
             await client.resume_sink("sink-0")
         await paused.until(lambda sink: sink.deltas and sink.deltas[-1].sequence == 101)

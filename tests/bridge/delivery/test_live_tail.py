@@ -19,6 +19,7 @@ from bridge.model.primitives.field_path import FieldPath
 from bridge.views.selection import SelectorText
 from tests.bridge.app.test_bridge import running
 from tests.kit.bridges import World, a_config_map
+from tests.kit.deadlines import until
 from tests.kit.sinks import RecordingSink, StuckSink
 
 SECRET = RedactionRule((FieldPath.parsed("data.value"),), RedactionMode.REMOVE)
@@ -97,7 +98,7 @@ async def test_a_sinks_follower_sees_its_snapshot_and_no_others() -> None:
         await world.until_ready()
         world.cluster.create("configmaps", a_config_map("a"))
         world.cluster.create("configmaps", a_config_map("b", namespace="shop"))
-        await world.until(lambda: [each.delivered for each in world.bridge.status().sinks] == [1, 2])
+        await until(lambda: [each.delivered for each in world.bridge.status().sinks] == [1, 2])
         async with Watched(world) as watched:
             mine, every = await watched.following("sink-0"), await watched.following()
             async with AdminClient(world.bridge._plan.state) as admin:
