@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cloudevents.core.bindings import http
 from cloudevents.core.formats.json import JSONFormat
 from msgspec.structs import replace
 from standardwebhooks import Webhook
@@ -90,16 +89,6 @@ async def test_requests_of_a_leader_have_its_term(receiver: WebhookReceiver) -> 
     assert "answers 412: it knows a leader of a later term than 7" in failure_of(receipt)
     assert receipt.failure is not None
     assert receipt.failure.doubted
-
-
-async def test_an_envelope_is_the_data_of_a_binary_cloudevent(receiver: WebhookReceiver) -> None:
-    await deliver_once(a_sink(receiver.url, format="envelope"), [a_delta(7, key="shop/ä b")])
-
-    posted = receiver.accepted[0]
-    event = http.from_http(http.HTTPMessage(posted.headers, posted.body), JSONFormat())
-    assert event.get_type() == "kubedelta.envelope.updated.v1"
-    assert event.get_extension("partitionkey") == "prod/core/pods/shop/ä b"
-    assert json.loads(posted.body)["op"] == "u"
 
 
 async def test_deliveries_are_parallel_and_their_records_in_sequence(
