@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import shutil
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
@@ -11,6 +12,7 @@ from kubernetes_validate import utils as schemas
 from tests.cluster.build import cache_folder
 from tests.cluster.kube_client import KubeClient
 from tests.cluster.recipes import PLATFORM
+from tests.deploy.component import plain_replicas
 from tests.deploy.guide import Shell
 from tests.deploy.helm import EVERYTHING, REPLICAS, Helm, Manifest
 from tests.deploy.image import Buildah
@@ -31,6 +33,14 @@ def full(helm: Helm) -> list[Manifest]:
 def replicas(helm: Helm) -> list[Manifest]:
     """The same with a follower."""
     return helm.rendered(REPLICAS)
+
+
+@pytest.fixture(scope="session")
+def plain_of_two(tmp_path_factory: pytest.TempPathFactory) -> list[Manifest]:
+    """The plain manifests of two replicas."""
+    if shutil.which("kubectl") is None:
+        pytest.skip("kubectl is not installed")
+    return plain_replicas(tmp_path_factory.mktemp("kustomize"))
 
 
 @pytest.fixture(scope="session")

@@ -88,6 +88,24 @@ REPLICAS: Values = {
 }
 """The same with a follower."""
 
+PATHS = {
+    "ServiceAccount": "/api/v1/namespaces/{}/serviceaccounts",
+    "ConfigMap": "/api/v1/namespaces/{}/configmaps",
+    "PersistentVolumeClaim": "/api/v1/namespaces/{}/persistentvolumeclaims",
+    "Service": "/api/v1/namespaces/{}/services",
+    "ClusterRole": "/apis/rbac.authorization.k8s.io/v1/clusterroles",
+    "ClusterRoleBinding": "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings",
+    "Role": "/apis/rbac.authorization.k8s.io/v1/namespaces/{}/roles",
+    "RoleBinding": "/apis/rbac.authorization.k8s.io/v1/namespaces/{}/rolebindings",
+    "Deployment": "/apis/apps/v1/namespaces/{}/deployments",
+    "StatefulSet": "/apis/apps/v1/namespaces/{}/statefulsets",
+    "NetworkPolicy": "/apis/networking.k8s.io/v1/namespaces/{}/networkpolicies",
+    "PodDisruptionBudget": "/apis/policy/v1/namespaces/{}/poddisruptionbudgets",
+    "ServiceMonitor": "/apis/monitoring.coreos.com/v1/namespaces/{}/servicemonitors",
+    "PrometheusRule": "/apis/monitoring.coreos.com/v1/namespaces/{}/prometheusrules",
+}
+"""Kind → path of the collection; ``{}`` stands for the namespace."""
+
 _HELM_LABELS = {
     "app.kubernetes.io/component",
     "app.kubernetes.io/instance",
@@ -174,6 +192,12 @@ def configuration_of(manifests: list[Manifest], folder: Path, of: str = "") -> S
     workloads = [each for each in manifests if each["kind"] in ("Deployment", "StatefulSet")]
     [workload] = [each for each in workloads if of in ("", each["metadata"]["name"])]
     return load(path, environ_of(workload), TYPES)
+
+
+def labels_of(workload: Manifest) -> dict[str, str]:
+    """Of its pods."""
+    labels: dict[str, str] = workload["spec"]["template"]["metadata"]["labels"]
+    return labels
 
 
 def environ_of(workload: Manifest) -> dict[str, str]:

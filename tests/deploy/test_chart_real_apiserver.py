@@ -13,24 +13,8 @@ import yaml
 
 from tests.cluster.fixtures import fresh_name
 from tests.cluster.kube_client import KubeClient, KubeError
-from tests.deploy.helm import CHART, CONFIG, EVERYTHING, REPLICAS, Helm, Manifest, Values, one
+from tests.deploy.helm import CHART, CONFIG, EVERYTHING, PATHS, REPLICAS, Helm, Manifest, Values, one
 
-PATHS = {
-    "ServiceAccount": "/api/v1/namespaces/{}/serviceaccounts",
-    "ConfigMap": "/api/v1/namespaces/{}/configmaps",
-    "PersistentVolumeClaim": "/api/v1/namespaces/{}/persistentvolumeclaims",
-    "Service": "/api/v1/namespaces/{}/services",
-    "ClusterRole": "/apis/rbac.authorization.k8s.io/v1/clusterroles",
-    "ClusterRoleBinding": "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings",
-    "Role": "/apis/rbac.authorization.k8s.io/v1/namespaces/{}/roles",
-    "RoleBinding": "/apis/rbac.authorization.k8s.io/v1/namespaces/{}/rolebindings",
-    "Deployment": "/apis/apps/v1/namespaces/{}/deployments",
-    "StatefulSet": "/apis/apps/v1/namespaces/{}/statefulsets",
-    "NetworkPolicy": "/apis/networking.k8s.io/v1/namespaces/{}/networkpolicies",
-    "PodDisruptionBudget": "/apis/policy/v1/namespaces/{}/poddisruptionbudgets",
-    "ServiceMonitor": "/apis/monitoring.coreos.com/v1/namespaces/{}/servicemonitors",
-    "PrometheusRule": "/apis/monitoring.coreos.com/v1/namespaces/{}/prometheusrules",
-}
 RESTRICTED = {"pod-security.kubernetes.io/enforce": "restricted"}
 
 

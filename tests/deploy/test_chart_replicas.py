@@ -16,16 +16,12 @@ from tests.deploy.helm import (
     Values,
     all_of,
     configuration_of,
+    labels_of,
     one,
 )
 
 ELECTION: Values = {**CONFIG, "election": {"enabled": True}}
 KEY: Values = {"existingSecret": "kubedelta-redaction"}
-
-
-def _labels(stateful: Manifest) -> dict[str, str]:
-    labels: dict[str, str] = stateful["spec"]["template"]["metadata"]["labels"]
-    return labels
 
 
 def test_a_replica_is_a_pod_with_a_volume(replicas: list[Manifest], full: list[Manifest]) -> None:
@@ -47,7 +43,7 @@ def test_each_pod_has_a_name_by_a_headless_service(replicas: list[Manifest], ful
 
     assert headless["clusterIP"] == "None"
     assert headless["publishNotReadyAddresses"]
-    assert headless["selector"].items() <= _labels(stateful).items()
+    assert headless["selector"].items() <= labels_of(stateful).items()
     assert "ports" not in headless, "or Prometheus would scrape each pod twice"
     assert one(full, "Service")["metadata"]["name"] == "kubedelta"
     assert "clusterIP" not in one(replicas, "Service", "kubedelta")["spec"]
@@ -122,7 +118,7 @@ def test_replicas_follow_their_leader_and_nobody_else_gets_in(helm: Helm, full: 
     [*_, rule] = one(manifests, "NetworkPolicy")["spec"]["ingress"]
     assert rule["ports"] == [{"protocol": "TCP", "port": "replication"}]
     [peer] = rule["from"]
-    assert peer["podSelector"]["matchLabels"].items() <= _labels(one(manifests, "StatefulSet")).items()
+    assert peer["podSelector"]["matchLabels"].items() <= labels_of(one(manifests, "StatefulSet")).items()
     assert "replication" not in str(one(full, "NetworkPolicy"))
 
     bounded = helm.rendered({**REPLICAS, "networkPolicy": {"egress": [{"ports": [{"protocol": "TCP", "port": 443}]}]}})
@@ -137,7 +133,7 @@ def test_replicas_run_on_nodes_of_their_own(replicas: list[Manifest], helm: Helm
     assert (zone["topologyKey"], zone["whenUnsatisfiable"]) == ("topology.kubernetes.io/zone", "ScheduleAnyway")
     for each in (node, zone):
         assert each["maxSkew"] == 1
-        assert each["labelSelector"]["matchLabels"].items() <= _labels(one(replicas, "StatefulSet")).items()
+        assert each["labelSelector"]["matchLabels"].items() <= labels_of(one(replicas, "StatefulSet")).items()
 
     own = EVERYTHING["topologySpreadConstraints"]
     changed = one(helm.rendered({**REPLICAS, "topologySpreadConstraints": own}), "StatefulSet")
@@ -148,7 +144,7 @@ def test_a_drain_takes_one_at_a_time(helm: Helm) -> None:
     manifests = helm.rendered({"config": ELECTION, "replicas": 2, "redaction": KEY})
     budget = one(manifests, "PodDisruptionBudget")["spec"]
     assert budget["maxUnavailable"] == 1
-    assert budget["selector"]["matchLabels"].items() <= _labels(one(manifests, "StatefulSet")).items()
+    assert budget["selector"]["matchLabels"].items() <= labels_of(one(manifests, "StatefulSet")).items()
 
 
 def test_another_number_of_replicas_restarts_no_pod(helm: Helm) -> None:

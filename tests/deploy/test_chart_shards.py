@@ -21,6 +21,7 @@ from tests.deploy.helm import (
     all_of,
     configuration_of,
     environ_of,
+    labels_of,
     one,
 )
 
@@ -35,11 +36,6 @@ def sharded(helm: Helm) -> list[Manifest]:
 @pytest.fixture(scope="module")
 def both(helm: Helm) -> list[Manifest]:
     return helm.rendered({**REPLICAS, "shards": 2})
-
-
-def _labels(stateful: Manifest) -> dict[str, str]:
-    labels: dict[str, str] = stateful["spec"]["template"]["metadata"]["labels"]
-    return labels
 
 
 def _shard(manifests: list[Manifest], folder: Path, name: str) -> ShardSettings | None:
@@ -69,7 +65,7 @@ def test_a_shard_is_a_group_of_its_own(sharded: list[Manifest], full: list[Manif
 )
 def test_a_pod_belongs_to_one_shard(values: Values, helm: Helm) -> None:
     manifests = helm.rendered(values)
-    pods = [_labels(each).items() for each in all_of(manifests, "StatefulSet")]
+    pods = [labels_of(each).items() for each in all_of(manifests, "StatefulSet")]
     for kind in ("StatefulSet", "PodDisruptionBudget"):
         for each in all_of(manifests, kind):
             assert sum(each["spec"]["selector"]["matchLabels"].items() <= pod for pod in pods) == 1
