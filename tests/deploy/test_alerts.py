@@ -260,24 +260,10 @@ def test_alerts_fire_and_stay_quiet_as_they_should(promtool_build: Path, tmp_pat
     tests = [_test(name, case, firing=firing) for name, case in CASES.items() for firing in (True, False)]
     file = tmp_path / "tests.yaml"
     file.write_text(yaml.safe_dump({"rule_files": [str(FILE)], "evaluation_interval": "1m", "tests": tests}))
-    ran = _rules_tested(promtool_build, file)
-    assert ran.returncode == 0, ran.stdout + ran.stderr
-
-
-def test_a_rule_that_cannot_fire_fails_the_test(promtool_build: Path, tmp_path: Path) -> None:
-    case = CASES["KubedeltaNotReady"]
-    broken = Case(fires=case.quiet, quiet=case.fires, minute=case.minute, description=case.description)
-    for firing in (True, False):
-        file = tmp_path / "tests.yaml"
-        tests = [_test("KubedeltaNotReady", broken, firing=firing)]
-        file.write_text(yaml.safe_dump({"rule_files": [str(FILE)], "evaluation_interval": "1m", "tests": tests}))
-        assert _rules_tested(promtool_build, file).returncode != 0
-
-
-def _rules_tested(build: Path, file: Path) -> subprocess.CompletedProcess[str]:
-    command = [str(build / "promtool"), "test", "rules", str(file)]
+    command = [str(promtool_build / "promtool"), "test", "rules", str(file)]
     environ = {**os.environ, "GOGC": "off"}  # Collecting garbage would be a third of what it costs.
-    return subprocess.run(command, env=environ, capture_output=True, text=True, timeout=120 * BUSY, check=False)
+    ran = subprocess.run(command, env=environ, capture_output=True, text=True, timeout=120 * BUSY, check=False)
+    assert ran.returncode == 0, ran.stdout + ran.stderr
 
 
 @pytest.mark.parametrize("name", RULES)

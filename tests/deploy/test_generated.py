@@ -22,6 +22,11 @@ def files() -> dict[str, str]:
     return generated()
 
 
+@pytest.fixture(scope="module")
+def validator() -> Any:
+    return Draft202012Validator(values_schema())
+
+
 def test_generated_files_are_up_to_date(files: dict[str, str]) -> None:
     assert {name: (CHART / name).read_text() == text for name, text in files.items()} == dict.fromkeys(files, True), (
         "run `make chart`"
@@ -39,26 +44,24 @@ QUANTITIES = {
 
 
 @pytest.mark.parametrize("quantity", QUANTITIES)
-def test_a_quantity_is_in_the_notation_of_kubernetes(quantity: str) -> None:
+def test_a_quantity_is_in_the_notation_of_kubernetes(quantity: str, validator: Any) -> None:
     """Sizes of the configuration have their own, with a B; 1Gb is neither."""
-    judge = Draft202012Validator(values_schema())
     places: list[dict[str, Any]] = [
         {"persistence": {"size": quantity}},
         {"resources": {"limits": {"memory": quantity}}},
         {"resources": {"requests": {"ephemeral-storage": quantity}}},
     ]
-    assert [judge.is_valid(values) for values in places] == [QUANTITIES[quantity]] * 3
-    assert judge.is_valid({"resources": {"limits": {"cpu": 1}, "claims": [{"name": "x"}]}})
+    assert [validator.is_valid(values) for values in places] == [QUANTITIES[quantity]] * 3
+    assert validator.is_valid({"resources": {"limits": {"cpu": 1}, "claims": [{"name": "x"}]}})
 
 
 @pytest.mark.parametrize("size", ["1Gb", "1gb", "1 Gi b", "Gi"])
-def test_a_size_of_the_configuration_is_refused_too(size: str) -> None:
+def test_a_size_of_the_configuration_is_refused_too(size: str, validator: Any) -> None:
     config = yaml.safe_load((CHART / "files" / "kubedelta.yaml").read_text())
-    judge = Draft202012Validator(values_schema())
     for state in ({"min_free_bytes": size}, {"retain": {"bytes": size}}):
-        found = [list(error.absolute_path) for error in judge.iter_errors({"config": {**config, "state": state}})]
+        found = [list(error.absolute_path) for error in validator.iter_errors({"config": {**config, "state": state}})]
         assert found, state
-    assert judge.is_valid({"config": {**config, "state": {"min_free_bytes": "1GB", "retain": {"bytes": "1GiB"}}}})
+    assert validator.is_valid({"config": {**config, "state": {"min_free_bytes": "1GB", "retain": {"bytes": "1GiB"}}}})
 
 
 def test_every_value_is_tried_in_the_tests() -> None:
@@ -79,11 +82,6 @@ def test_the_chart_has_the_projects_version() -> None:
     chart = yaml.safe_load((CHART / "Chart.yaml").read_text())
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     assert chart["version"] == chart["appVersion"] == project["version"]
-
-
-@pytest.fixture(scope="module")
-def validator() -> Any:
-    return Draft202012Validator(values_schema())
 
 
 @pytest.mark.parametrize("name", ["a", "a_b", "a__b", "__", "A", "a-", "-a", "a" * 64])

@@ -22,7 +22,8 @@ ROOT = Path(__file__).parents[2]
 DOCKERFILE = (ROOT / "Dockerfile").read_text()
 INSTRUCTIONS = re.sub(r"\\\n\s*", " ", re.sub(r"^#.*\n", "", DOCKERFILE, flags=re.MULTILINE)).splitlines()
 STAGES = re.split(r"^(?=FROM )", DOCKERFILE, flags=re.MULTILINE)[1:]
-VERSION = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
+VERSION = PROJECT["project"]["version"]
 
 
 def _arguments(instruction: str) -> list[list[str]]:
@@ -34,29 +35,19 @@ def _arguments(instruction: str) -> list[list[str]]:
 
 def test_copied_files_exist_and_pass_dockerignore() -> None:
     sources = [source for words in _arguments("COPY") if "--from" not in words[0] for source in words[:-1]]
-    assert {"bridge", "sinks", "config", "kubedelta"} <= set(sources)
+    assert set(PROJECT["tool"]["hatch"]["build"]["targets"]["wheel"]["packages"]) <= set(sources)
     let_through = {line[1:] for line in (ROOT / ".dockerignore").read_text().splitlines() if line.startswith("!")}
     assert let_through == set(sources)
     assert [source for source in sources if not (ROOT / source).exists()] == []
 
 
-def test_every_package_of_the_wheel_is_copied() -> None:
-    packages = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["hatch"]["build"]["targets"]["wheel"]
-    copied = {source for words in _arguments("COPY") for source in words[:-1]}
-    assert set(packages["packages"]) <= copied
-
-
-def test_both_stages_have_the_same_python_for_the_environment() -> None:
+def test_both_stages_have_a_python_of_the_room_tests() -> None:
     assert {words[0] for words in _arguments("FROM")} == {"${BASE}"}
     [[base]] = _arguments("ARG")
-    assert re.fullmatch(r"BASE=python:3\.\d+-slim-\w+", base)
-
-
-def test_the_image_has_a_python_of_the_room_tests() -> None:
-    [[base]] = _arguments("ARG")
-    assert base.removeprefix("BASE=python:").partition("-")[0] in SUPPORTED
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    assert project["requires-python"] == f">={SUPPORTED[0]}"
+    version = re.fullmatch(r"BASE=python:(3\.\d+)-slim-\w+", base)
+    assert version is not None
+    assert version[1] in SUPPORTED
+    assert PROJECT["project"]["requires-python"] == f">={SUPPORTED[0]}"
 
 
 def test_dependencies_are_locked_and_checked_by_their_hashes() -> None:
@@ -111,6 +102,8 @@ def test_the_wheel_holds_the_four_packages_and_nothing_else(wheels: Path) -> Non
     packages = {"bridge", "sinks", "config", "kubedelta"}
     with zipfile.ZipFile(wheels / f"kubedelta-{VERSION}-py3-none-any.whl") as archive:
         names = archive.namelist()
+        points = archive.read(f"kubedelta-{VERSION}.dist-info/entry_points.txt").decode()
+    assert "kubedelta = bridge.cli:main" in points
     assert {name.partition("/")[0] for name in names} == {*packages, f"kubedelta-{VERSION}.dist-info"}
     assert {f"{name}/py.typed" for name in packages} <= set(names)
     assert "bridge/cli/__init__.py" in names
@@ -201,9 +194,3 @@ for top in ("bridge", "sinks", "config", "kubedelta"):
             print(module.name)
 """
     assert "bridge.http.listener" in _run(clean, "-c", walk).split()
-
-
-def test_the_command_is_installed_by_its_name(wheels: Path) -> None:
-    with zipfile.ZipFile(wheels / f"kubedelta-{VERSION}-py3-none-any.whl") as archive:
-        points = archive.read(f"kubedelta-{VERSION}.dist-info/entry_points.txt").decode()
-    assert "kubedelta = bridge.cli:main" in points
