@@ -20,7 +20,7 @@ Invariants, each with its test:
 
 - A sink has exactly the selected objects. Which sinks a record is for is decided once, before the commit, and stored
   with the record; so is, with each object, which selections contain it. A changed selection appends its difference to
-  the log. ``tests/properties/test_selected_sinks.py``, ``tests/scenarios/test_sinks_that_select.py``
+  the log. ``tests/properties/test_selected_sinks.py``, ``tests/scenarios/test_six_views.py``
 - An expression is evaluated only if the sizes of the values that it reads bound its time and memory
   (``language.cost``). ``tests/bridge/views/test_cost.py``
 """

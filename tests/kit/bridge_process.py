@@ -15,8 +15,12 @@ from typing import Any, Self, TypeVar
 import httpx
 import yaml
 
+from bridge.app.admin.client import AdminClient
+from bridge.model.admin import SnapshotRequest, UnknownTarget
+from bridge.model.status import SnapshotStatus
 from tests.cluster.servers.ports import reserve_port
 from tests.cluster.servers.process import Process, Server, ServerFailed, says_ok
+from tests.kit.commands import Ended, in_a_process
 from tests.kit.deadlines import BUSY
 from tests.kit.fork_server import fork_server
 
@@ -158,6 +162,23 @@ class BridgeProcess(Server):
             self.kill9()
             error.add_note(f"the log of {self} ends with\n{self.log_tail()}")
             raise
+
+    # ── What it is asked for ─────────────────────────────────────────────────
+
+    async def kubedelta(self, *words: str) -> Ended:
+        """``kubedelta WORDS…`` with its configuration and its environment, run to the end."""
+        return await asyncio.to_thread(in_a_process, *words, "-c", str(self.config), environ=self.environ())
+
+    async def snapshot(self, sink: str) -> SnapshotStatus:
+        """Begins a snapshot, behind the snapshot before, and behind the difference of a changed selection."""
+        async with asyncio.timeout(60 * BUSY), AdminClient(self.state) as client:
+            while True:
+                try:
+                    return await client.snapshot(SnapshotRequest(sink))
+                except UnknownTarget as refusal:
+                    if "ask again" not in str(refusal):
+                        raise
+                    await asyncio.sleep(0.05)
 
     # ── What it says ─────────────────────────────────────────────────────────
 

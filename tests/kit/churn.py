@@ -1,4 +1,5 @@
-"""Writers that change a cluster without a rest, and wait out whatever happens to it."""
+"""Changes of clusters: one of an object of the playground; and writers that change a real cluster without a rest, and
+wait out whatever happens to it."""
 
 from __future__ import annotations
 
@@ -10,9 +11,11 @@ from contextlib import asynccontextmanager
 
 import httpx
 
+from bridge.playground import Playground
 from tests.cluster.kube_client import KubeClient, KubeError, Manifest
 from tests.cluster.servers import KubeApiServer
 from tests.kit.deadlines import BUSY
+from tests.kit.received import Version
 
 KINDS = ("configmaps", "secrets", "pods")
 SECRET_VALUE = "correct horse battery staple"
@@ -114,3 +117,19 @@ async def churning(
             group.create_task(churn.write(number, objects))
         yield churn
         churn.stop()
+
+
+def comes_or_goes(
+    cluster: Playground, chance: random.Random, resource: str, manifest: Manifest, *, goes: float = 0.3
+) -> Version:
+    """The object of this manifest comes. If it is there, it goes with this probability, and else becomes so. Returns
+    what happened."""
+    name, namespace = manifest["metadata"]["name"], manifest["metadata"]["namespace"]
+    if name not in {each["metadata"]["name"] for each in cluster.list(resource, namespace=namespace)}:
+        op, thing = "added", cluster.create(resource, manifest)
+    elif chance.random() < goes:
+        op, thing = "deleted", cluster.delete(resource, name, namespace=namespace)
+    else:
+        op, thing = "updated", cluster.update(resource, manifest)
+    version = cluster.version if op == "deleted" else thing["metadata"]["resourceVersion"]
+    return Version(thing["metadata"]["uid"], version, op)

@@ -70,19 +70,9 @@ class ReceivedGap:
 
 @dataclass(frozen=True, slots=True)
 class ReceivedEdge:
-    """Here a snapshot began or ended, which is of all there was up to the record ``through``."""
+    """Here a snapshot began, ended or was cancelled."""
 
     edge: str
-    sink: str
-    through: int
-    count: int
-    id: str = ""
-
-    @property
-    def number(self) -> int:
-        """Of a snapshot on demand; 0 for another."""
-        found = re.fullmatch(r"snapshot/.*/[0-9]+/([0-9]+)/(?:began|ended|cancelled)", self.id)
-        return int(found[1]) if found else 0
 
 
 _ONCE_MORE = re.compile("(?:/snapshot)?/[1-9][0-9]*")
@@ -141,7 +131,7 @@ def _received(attributes: Mapping[str, Any], data: Any) -> AnyReceived:
         return ReceivedGap(data["first"], data["last"], data["count"])
     if edge := SNAPSHOT_EDGES.get(attributes["type"]):
         assert int(attributes["sequence"]) == data["through"]
-        return ReceivedEdge(edge, data["sink"], data["through"], data["count"], attributes["id"])
+        return ReceivedEdge(edge)
     received = Received(
         id=attributes["id"],
         op=attributes["op"],

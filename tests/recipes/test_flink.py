@@ -20,6 +20,7 @@ from tests.cluster.fixtures import OwnServers
 from tests.cluster.servers import Kafka, Server
 from tests.documents.pages import read
 from tests.kit.bridge_process import BridgeProcess
+from tests.kit.churn import comes_or_goes
 from tests.kit.deadlines import BUSY
 from tests.kit.playground import Playground
 
@@ -91,11 +92,7 @@ def churn(cluster: Playground, chance: random.Random, namespaces: Sequence[str])
                 ("deployments.apps", deployment(name, namespace=namespace, replicas=number) | status),
             ]
         )
-        there = name in {each["metadata"]["name"] for each in cluster.list(resource, namespace=namespace)}
-        if there and chance.random() < 0.3:
-            cluster.delete(resource, name, namespace=namespace)
-        else:
-            (cluster.update if there else cluster.create)(resource, manifest)
+        comes_or_goes(cluster, chance, resource, manifest)
 
 
 def empty(cluster: Playground, namespace: str) -> None:

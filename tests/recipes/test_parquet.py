@@ -16,24 +16,13 @@ import yaml
 from bridge.playground.simulation.manifests import config_map
 from tests.documents.pages import read
 from tests.kit.bridge_process import BridgeProcess
+from tests.kit.churn import comes_or_goes
 from tests.kit.deadlines import BUSY, until
 from tests.kit.playground import Playground
 
 PAGE = read("recipes/parquet/README.md")
 STEPS, OBJECTS = re.findall(r"```sql\n(.*?)```", PAGE, re.DOTALL)
 KILLS = 4
-
-
-def change(cluster: Playground, chance: random.Random, number: int) -> None:
-    """One of a few objects comes, changes or goes."""
-    name = f"map-{chance.randrange(6)}"
-    there = {each["metadata"]["name"] for each in cluster.list("configmaps", namespace="default")}
-    if name not in there:
-        cluster.create("configmaps", config_map(name, {"n": str(number)}))
-    elif chance.random() < 0.3:
-        cluster.delete("configmaps", name)
-    else:
-        cluster.patch("configmaps", name, {"data": {"n": str(number)}})
 
 
 ENGINE = """
@@ -71,15 +60,20 @@ async def test_after_changes_and_kills_the_table_equals_a_fresh_list(tmp_path: P
     async with Playground() as cluster:
         config["cluster"]["server"] = cluster.url
         bridge = BridgeProcess(tmp_path / "bridge", config)
+
+        def change(number: int) -> None:
+            thing = config_map(f"map-{chance.randrange(6)}", {"n": str(number)})
+            comes_or_goes(cluster, chance, "configmaps", thing)
+
         for kill in range(KILLS):
             await asyncio.to_thread(bridge.start)
             for number in range(25):
-                change(cluster, chance, 100 * kill + number)
+                change(100 * kill + number)
                 await asyncio.sleep(0)
             if kill % 2:
                 await bridge.until_delivered("steps")
             bridge.kill9()
-            change(cluster, chance, 100 * kill + 99)
+            change(100 * kill + 99)
         async with bridge.started():
             await bridge.until_live("configmaps")
             await bridge.until_delivered("steps")

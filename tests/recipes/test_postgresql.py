@@ -27,6 +27,7 @@ from tests.cluster.servers.ports import reserve_port
 from tests.cluster.servers.process import ServerFailed, says_ok
 from tests.documents.pages import read
 from tests.kit.bridge_process import BridgeProcess
+from tests.kit.churn import comes_or_goes
 from tests.kit.deadlines import BUSY
 from tests.kit.playground import Playground
 
@@ -146,11 +147,7 @@ async def churn(cluster: Playground, chance: random.Random) -> None:
             "deployments.apps": deployment(name, replicas=number),
         }
         resource = chance.choice(RESOURCES)
-        there = name in {each["metadata"]["name"] for each in cluster.list(resource)}
-        if there and chance.random() < 0.3:
-            cluster.delete(resource, name)
-        else:
-            (cluster.update if there else cluster.create)(resource, manifests[resource])
+        comes_or_goes(cluster, chance, resource, manifests[resource])
         await asyncio.sleep(0)
 
 

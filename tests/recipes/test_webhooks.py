@@ -20,6 +20,7 @@ from tests.cluster.servers.ports import reserve_port
 from tests.cluster.servers.process import Server, listens, says_ok
 from tests.documents.pages import read
 from tests.kit.bridge_process import BridgeProcess
+from tests.kit.churn import comes_or_goes
 from tests.kit.playground import Playground
 from tests.kit.webhook_receiver import Answer, Posted, WebhookReceiver
 
@@ -115,14 +116,8 @@ def options_here(folder: Path, store: VictoriaLogs, collector: Collector, receiv
 def change(cluster: Playground, chance: random.Random, number: int) -> Step:
     """One of a few Deployments comes, changes or goes."""
     name = f"web-{chance.randrange(6)}"
-    there = {each["metadata"]["name"] for each in cluster.list("deployments.apps")}
-    if name not in there:
-        op, thing = "added", cluster.create("deployments.apps", deployment(name, replicas=number))
-    elif chance.random() < 0.3:
-        op, thing = "deleted", cluster.delete("deployments.apps", name)
-    else:
-        op, thing = "updated", cluster.patch("deployments.apps", name, {"spec": {"replicas": number}})
-    return Step(op, name, thing["metadata"]["uid"], cluster.version)
+    made = comes_or_goes(cluster, chance, "deployments.apps", deployment(name, replicas=number))
+    return Step(made.op, name, made.uid, made.resource_version)
 
 
 def newest(steps: Iterable[Step]) -> set[tuple[str, str, str]]:

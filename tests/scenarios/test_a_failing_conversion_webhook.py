@@ -47,9 +47,7 @@ async def test_an_empty_namespace_is_watched_beside_it(breakable: Breakable, tmp
             await asyncio.to_thread(api.start)
             await kube.create(config_maps, {"metadata": {"name": "after"}})
             await bridge.until("the object after is reported", lambda _: _has(file, "after"), timeout=LONGEST)
-            async with asyncio.timeout(LONGEST):
-                while "conversion webhook" not in await bridge.readiness():  # noqa: ASYNC110  # nothing announces it
-                    await asyncio.sleep(0.2)
+            await bridge.until_stands(widgets.name, "conversion webhook", LONGEST)
 
             await _serve(kube, widgets, {"strategy": "None"})
             await bridge.until("widgets are live", lambda now: now.value("resource_live") == 2, timeout=LONGEST)

@@ -13,7 +13,6 @@ from bridge.outbox import FILE
 from bridge.outbox.storage.schema import FORMAT
 from tests.kit.bridge_process import BridgeProcess
 from tests.kit.churn import KINDS, churning
-from tests.kit.deadlines import BUSY
 from tests.kit.next_version import RolledOut
 from tests.kit.scene import Scene
 from tests.scenarios.test_two_replicas import PATIENT, JudgedReplicas, config_of
@@ -52,7 +51,7 @@ async def test_a_newer_format_is_rolled_out_and_the_former_refused(scene: Scene)
 
             await asyncio.to_thread(former.launch)
             refusal = f"the leader's state has format {FORMAT + 1}, and this version of kubedelta has {FORMAT}: run the"
-            await until_logged(former, refusal)
+            await former.until("it is refused", lambda _: bool(former.logged(refusal)))
             assert refusal in await former.readiness()
             assert not await former.ready()
             assert format_of(former) == FORMAT, "it has what it had"
@@ -86,9 +85,3 @@ async def test_a_newer_format_is_rolled_out_and_the_former_refused(scene: Scene)
     assert not newer.logged("each sink gets a Gap"), "it had everything"
     assert not newer.logged("listed again")
     assert not any((await run.judged()).values())
-
-
-async def until_logged(replica: BridgeProcess, words: str) -> None:
-    async with asyncio.timeout(60 * BUSY):
-        while not replica.logged(words):  # noqa: ASYNC110  # a log announces nothing
-            await asyncio.sleep(0.05)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import os
 import struct
@@ -17,7 +16,6 @@ import pytest
 
 from tests.bridge.kube.discovery_documents import Described, World, serve_aggregated
 from tests.kit.bridge_process import BridgeProcess
-from tests.kit.deadlines import BUSY
 from tests.kit.scripted_server import Exchange, Handler, ScriptedServer
 
 ALLOWED = 256 << 20
@@ -118,9 +116,9 @@ async def test_a_page_of_objects_of_a_megabyte_is_reported_whole(
     deltas = tmp_path / "deltas.ndjson"
 
     async with bridge_on(server, tmp_path).started() as bridge:
-        async with asyncio.timeout(120 * BUSY):
-            while not await bridge.ready() or deltas.stat().st_size < objects << 20:  # noqa: ASYNC110
-                await asyncio.sleep(0.1)
+        await bridge.until(
+            "all is reported", lambda now: now.value("ready") == 1 and deltas.stat().st_size >= objects << 20, 120
+        )
         most = most_memory_of(bridge)
 
     with deltas.open("rb") as lines:
@@ -146,9 +144,7 @@ async def test_a_gigabyte_of_white_space_in_gzip_are_refused(
     server.on(path, saying(bomb, "gzip"))
 
     async with bridge_on(server, tmp_path).started() as bridge:
-        async with asyncio.timeout(60 * BUSY):
-            while len(server.asked(path)) < 3:  # noqa: ASYNC110 (a process announces nothing)
-                await asyncio.sleep(0.1)
+        await bridge.until("it has asked three times", lambda _: len(server.asked(path)) >= 3)
         most = most_memory_of(bridge)
         assert not await bridge.ready()
         log = bridge.log_tail(100)

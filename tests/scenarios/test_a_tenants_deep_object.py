@@ -3,7 +3,6 @@ if it were not there; of the deep one is reported that it is there."""
 
 from __future__ import annotations
 
-import asyncio
 import json
 import sys
 from pathlib import Path
@@ -12,7 +11,6 @@ from bridge.model.resource import Resource
 from tests.cluster.fixtures import DefineCustomResource
 from tests.cluster.kube_client import KubeClient, manifest_of
 from tests.kit.bridge_process import BridgeProcess
-from tests.kit.deadlines import BUSY
 from tests.kit.received import Received, from_file, received_lists
 
 ANYTHING = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
@@ -68,7 +66,7 @@ async def test_the_deep_object_is_exported_minimal_and_others_whole(
     bridges = {initial: a_bridge(kube, widgets, initial, tmp_path / initial) for initial in INITIALS}
     async with bridges["listed"].started(), bridges["streamed"].started():
         for bridge in bridges.values():
-            await until_received(deltas_of(bridge.folder), GOOD + 1)
+            await until_received(bridge, GOOD + 1)
         lists = {initial: await lists_of(bridge) for initial, bridge in bridges.items()}
         await make_as_deep_as_it_goes(kube, widgets, namespace, "another-deep-one", depth)
         for number in range(GOOD):
@@ -76,7 +74,7 @@ async def test_the_deep_object_is_exported_minimal_and_others_whole(
         await kube.delete(f"{path}/a-deep-one")
         await kube.create(path, manifest_of(widgets, "last"))
         for initial, bridge in bridges.items():
-            await until_received(deltas_of(bridge.folder), 2 * GOOD + 4)
+            await until_received(bridge, 2 * GOOD + 4)
             metrics = await bridge.metrics()
             assert metrics.value("reflector_bare_objects_total") == 3
             assert await lists_of(bridge) == lists[initial], "no list was needed"
@@ -111,11 +109,5 @@ async def lists_of(bridge: BridgeProcess) -> float:
     return (await bridge.metrics()).value("reflector_lists_total")
 
 
-async def until_received(deltas: Path, lines: int) -> None:
-    async with asyncio.timeout(60 * BUSY):
-        while await asyncio.to_thread(lines_of, deltas) < lines:  # noqa: ASYNC110 (a file announces nothing)
-            await asyncio.sleep(0.05)
-
-
-def lines_of(deltas: Path) -> int:
-    return deltas.read_bytes().count(b"\n") if deltas.exists() else 0
+async def until_received(bridge: BridgeProcess, count: int) -> None:
+    await bridge.until(f"{count} are reported", lambda _: len(from_file(deltas_of(bridge.folder))) >= count)

@@ -17,7 +17,7 @@ from bridge.cli.exits import Exit
 from tests.cluster.kube_client import KubeClient
 from tests.kit.bridge_process import BridgeProcess
 from tests.kit.churn import Churn, an_object, churning
-from tests.kit.commands import Ended, in_a_process
+from tests.kit.commands import Ended
 from tests.kit.deadlines import BUSY
 from tests.kit.received import from_file, rebuilt, received_lists
 from tests.kit.scene import Scene
@@ -47,8 +47,9 @@ class Operator:
 
     async def types(self, *words: str) -> Ended:
         """A command as ``status`` has it, or without ``-c``."""
-        file = () if "-c" in words else ("-c", str(self.bridge.config))
-        return await asyncio.to_thread(in_a_process, *words, *file, environ=self.bridge.environ())
+        file = words.index("-c") if "-c" in words else len(words)
+        assert words[file:] in ((), ("-c", str(self.bridge.config)))
+        return await self.bridge.kubedelta(*words[:file])
 
     async def status(self) -> tuple[Ended, dict[str, Trouble]]:
         """What it prints, and its entries by subject."""

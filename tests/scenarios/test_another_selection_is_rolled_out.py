@@ -1,10 +1,11 @@
 """Two replicas are restarted with another ``select``, the leader last, while the objects change: what stays selected
-loses no step, what leaves is deleted, and what enters is added, once."""
+loses no step, what leaves is deleted, and what enters is added, once. A sink that is new gets all."""
 
 from __future__ import annotations
 
 import asyncio
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,7 +14,16 @@ from tests.cluster.kube_client import KubeClient, Manifest
 from tests.kit.bridge_process import BridgeProcess
 from tests.kit.churn import churning
 from tests.kit.judge import assert_complete, assert_makes_sense, assert_true
-from tests.kit.received import as_received, assert_in_order, assert_same_state, rebuilt, repeats, without_repeats
+from tests.kit.received import (
+    as_received,
+    assert_in_order,
+    assert_same_state,
+    from_file,
+    rebuilt,
+    received_lists,
+    repeats,
+    without_repeats,
+)
 from tests.kit.scene import Scene
 from tests.scenarios.test_two_replicas import PATIENT, JudgedReplicas, replicas
 
@@ -23,10 +33,16 @@ STAYS, LEAVES, ENTERS = "configmaps", "secrets", "pods"
 KIND = {STAYS: "ConfigMap", ENTERS: "Pod"}
 
 
-def selecting(scene: Scene, *kinds: str) -> dict[str, Any]:
+def selecting(scene: Scene, *kinds: str, late: bool = False) -> dict[str, Any]:
+    """``late``: there is one sink more."""
     select = [{"resource": kind} for kind in kinds]
     sinks = {name: each for name, each in scene.sinks.section.items() if name != "copy"}
+    sinks |= {"late": {"type": "file", "path": str(late_file(scene))}} if late else {}
     return {"sinks": {name: {**options, "select": select} for name, options in sinks.items()}}
+
+
+def late_file(scene: Scene) -> Path:
+    return scene.folder / "late.ndjson"
 
 
 @pytest.mark.parametrize("end", [BridgeProcess.stop, BridgeProcess.kill9], ids=["stopped", "killed"])
@@ -40,7 +56,7 @@ async def test_the_sinks_get_the_difference(scene: Scene, end: Any) -> None:
                 if each is leader:
                     await run.until_in_sync(leader)
                 await asyncio.to_thread(end, each)
-                each.reconfigure(**selecting(scene, STAYS, ENTERS))
+                each.reconfigure(**selecting(scene, STAYS, ENTERS, late=True))
                 if each is leader:  # Else it would have the Lease again.
                     await run.leader(other_than=leader)
                 await asyncio.to_thread(each.start)
@@ -50,6 +66,7 @@ async def test_the_sinks_get_the_difference(scene: Scene, end: Any) -> None:
             await churn.until_made(40)
             await run.until_equal()
         await run.until_received(*KIND.values())
+        await other.until_delivered()
     await judged(scene, run)
 
 
@@ -61,6 +78,7 @@ async def judged(scene: Scene, run: JudgedReplicas) -> None:
     want: dict[str, Manifest] = {}
     for kind, found in lists.items():
         want |= as_received(found, f"/api/v1/{kind}", KIND[kind])
+    assert_same_state(rebuilt(received_lists(from_file(late_file(scene)))), want, "late")
     for name, stream in (await run.streams()).items():
         first = without_repeats(stream)
         assert_makes_sense(first, name)

@@ -3,7 +3,6 @@ expression is right."""
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import Mapping
 from pathlib import Path
@@ -12,7 +11,6 @@ from typing import Any
 from bridge.playground import Playground
 from tests.kit.bridge_process import BridgeProcess
 from tests.kit.webhook_receiver import WebhookReceiver
-from tests.scenarios.test_no_secret_leaves import output_of
 
 
 def config(cluster: Playground, receiver: WebhookReceiver, file: Path, data: str) -> Mapping[str, Any]:
@@ -44,12 +42,12 @@ async def test_what_cannot_be_made_waits_for_the_right_expression(tmp_path: Path
             await bridge.until_delivered()
             await bridge.until("the file has all", lambda _: len((tmp_path / "copy").read_text().splitlines()) == 4)
         early = list(receiver.accepted)
-        letters = (await output_of("dead-letters", "list", "-c", bridge.config)).decode()
+        letters = (await bridge.kubedelta("dead-letters", "list")).out
 
         right = "{'n': object.data.n, 'was': oldObject == null ? '' : oldObject.data.n, 'op': op}"
         bridge.configure(config(cluster, receiver, tmp_path / "copy", right))
         async with bridge.started():
-            assert b"2" in await output_of("dead-letters", "retry", "hook", "--all", "-c", bridge.config)
+            assert "2" in (await bridge.kubedelta("dead-letters", "retry", "hook", "--all")).out
             await bridge.until("b is there", lambda _: len(receiver.accepted) == 4)
         late = receiver.accepted[2:]
 
@@ -63,11 +61,3 @@ async def test_what_cannot_be_made_waits_for_the_right_expression(tmp_path: Path
     ]
     assert sorted((tmp_path / "copy").read_text().splitlines()) == ["1 added", "1 added", "2 updated", "2 updated"]
     assert "hunter2" not in bridge.log.read_text()
-
-
-async def test_a_mistake_in_data_ends_the_start(tmp_path: Path) -> None:
-    async with Playground() as cluster, WebhookReceiver() as receiver:
-        bridge = BridgeProcess(tmp_path / "bridge", config(cluster, receiver, tmp_path / "copy", "{'n': objekt.n}"))
-        assert await asyncio.to_thread(bridge.ended) == 78
-
-    assert bridge.logged("sinks.hook.data", "column 7", "object")

@@ -11,23 +11,18 @@ from collections import Counter
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any
 
 import pytest
 
-from tests.cluster.fixtures import fresh_name
-from tests.cluster.kube_client import KubeClient
 from tests.cluster.servers import KafkaCluster, KafkaNode, KafkaRecord
-from tests.kit.breakable import Breakable
 from tests.kit.bridge_process import BridgeProcess
-from tests.kit.churn import KINDS, Churn, an_object, churning
+from tests.kit.churn import KINDS, Churn, churning
 from tests.kit.deadlines import BUSY
-from tests.kit.etcd_history import Happened, history
 from tests.kit.judge import judge
 from tests.kit.received import Received, assert_each_once, from_kafka, received_lists
 from tests.kit.replicas import Replicas
-from tests.scenarios.test_two_replicas import SHORT
+from tests.kit.scene import Scene
+from tests.scenarios.test_two_replicas import SHORT, config_of
 
 pytestmark = pytest.mark.long
 
@@ -47,16 +42,13 @@ TURNS: Sequence[tuple[str, ...]] = (
 
 @dataclass(slots=True)
 class Run:
-    servers: Breakable
+    scene: Scene
     kafka: KafkaCluster
-    name: str
-    """Of the namespace and the topic."""
     replicas: Replicas
     churn: Churn
     load: AsyncExitStack
     """Closing it ends the changes."""
     chance: random.Random
-    since: int
     killed: Counter[str] = field(default_factory=Counter)
 
     async def round(self, roles: Sequence[str]) -> None:
@@ -79,7 +71,7 @@ class Run:
             return self.kafka.coordinator()
         if role == CONTROLLER:
             return self.kafka.controller()
-        return self.kafka.leader(self.name, self.chance.randrange(PARTITIONS))
+        return self.kafka.leader(topic_of(self.scene), self.chance.randrange(PARTITIONS))
 
     async def until_stored(self, leader: BridgeProcess) -> None:
         """Records of changes that are made from now on."""
@@ -89,59 +81,37 @@ class Run:
 
     async def until_received(self) -> None:
         """All that has happened."""
-        root = f"/api/v1/namespaces/{self.name}"
-        async with KubeClient(self.servers.api) as kube:
-            made = [await kube.create(f"{root}/{kind}", an_object(kind, "last")) for kind in KINDS]
-        missing = {each["metadata"]["uid"] for each in made}
+        missing = {each["metadata"]["uid"] for each in await self.scene.mark()}
         async with asyncio.timeout(90 * BUSY):
             while missing - {each.uid for each in _objects(await self.stored())}:  # noqa: ASYNC110
                 await asyncio.sleep(0.2)
 
     async def stored(self, *, committed: bool = True) -> list[KafkaRecord]:
-        return await asyncio.to_thread(self.kafka.read_all, self.name, committed=committed)
+        return await asyncio.to_thread(self.kafka.read_all, topic_of(self.scene), committed=committed)
 
-    async def happened(self) -> list[Happened]:
-        through = await asyncio.to_thread(self.servers.etcd.revision)
-        prefixes = [f"{kind}/{self.name}/" for kind in KINDS]
-        return await history(self.servers.etcd, *prefixes, since=self.since, through=through)
+
+def topic_of(scene: Scene) -> str:
+    return f"{scene.namespace}-once"
 
 
 @asynccontextmanager
-async def running(servers: Breakable, kafka: KafkaCluster, folder: Path, seed: int) -> AsyncIterator[Run]:
+async def running(scene: Scene, kafka: KafkaCluster, seed: int) -> AsyncIterator[Run]:
     """Both replicas and the writers."""
-    name = fresh_name("three")
-    since = await asyncio.to_thread(servers.etcd.revision)
-    await asyncio.to_thread(kafka.create_topic, name, PARTITIONS)
-    await asyncio.to_thread(kafka.create_topic, f"{name}-progress", cleanup_policy="compact")
-    async with KubeClient(servers.api) as kube:
-        await kube.create_namespace(name)
+    topics = {"topic": topic_of(scene), "progress_topic": f"{topic_of(scene)}-progress"}
+    await asyncio.to_thread(kafka.create_topic, topics["topic"], PARTITIONS)
+    await asyncio.to_thread(kafka.create_topic, topics["progress_topic"], cleanup_policy="compact")
+    sink = {"type": "kafka", "bootstrap_servers": kafka.bootstrap, "exactly_once": True, **topics}
+    soon = {"properties": {"reconnect.backoff.max.ms": 200}, "ack_timeout": "2s", "connect_timeout": "5s"}
     async with AsyncExitStack() as stack:
-        both = [
-            await stack.enter_async_context(
-                BridgeProcess(folder / pod, config(servers, kafka, folder, name, pod)).started()
-            )
-            for pod in ("pod-0", "pod-1")
-        ]
+        both = []
+        for pod in ("pod-0", "pod-1"):
+            config = config_of(scene, pod, SHORT, sinks={"topics": {**sink, **soon}})
+            both.append(await stack.enter_async_context(BridgeProcess(scene.folder / pod, config).started()))
         run = Replicas(both)
         await run.until_live(*KINDS)
         load = await stack.enter_async_context(AsyncExitStack())
-        churn = await load.enter_async_context(churning(servers.api, name, seed=seed, pause=0.2))
-        yield Run(servers, kafka, name, run, churn, load, random.Random(seed), since)
-
-
-def config(servers: Breakable, kafka: KafkaCluster, folder: Path, name: str, pod: str) -> dict[str, Any]:
-    key = folder / "redaction.key"
-    key.write_text("k" * 64)
-    topics = {"topic": name, "progress_topic": f"{name}-progress"}
-    sink = {"type": "kafka", "bootstrap_servers": kafka.bootstrap, "exactly_once": True, **topics}
-    soon = {"properties": {"reconnect.backoff.max.ms": 200}, "ack_timeout": "2s", "connect_timeout": "5s"}
-    return {
-        "cluster": {"name": name, "kubeconfig": str(servers.api.kubeconfig(folder / "kubeconfig"))},
-        "resources": [{"resource": kind, "namespaces": [name]} for kind in KINDS],
-        "sinks": {"topics": {**sink, **soon}},
-        "redaction": {"key_file": str(key)},
-        "election": {"enabled": True, "namespace": name, "identity": pod, "port": 0, **SHORT},
-    }
+        churn = await load.enter_async_context(churning(scene.servers.api, scene.namespace, seed=seed, pause=0.2))
+        yield Run(scene, kafka, run, churn, load, random.Random(seed))
 
 
 @pytest.mark.parametrize(
@@ -152,11 +122,11 @@ def config(servers: Breakable, kafka: KafkaCluster, folder: Path, name: str, pod
     ],
 )
 async def test_every_version_is_seen_once_through_kills_of_brokers(
-    breakable: Breakable, three_brokers: KafkaCluster, tmp_path: Path, rounds: int
+    scene: Scene, three_brokers: KafkaCluster, rounds: int
 ) -> None:
     seed = int(os.environ.get("SEED", random.randrange(2**32)))
     print(f"SEED={seed} chooses the same moments")
-    async with running(breakable, three_brokers, tmp_path, seed) as run:
+    async with running(scene, three_brokers, seed) as run:
         for number in range(rounds):
             await run.round(TURNS[number % len(TURNS)])
         await run.load.aclose()
@@ -166,7 +136,7 @@ async def test_every_version_is_seen_once_through_kills_of_brokers(
 
 
 async def assert_once(run: Run) -> None:
-    happened, records = await run.happened(), await run.stored()
+    happened, records = await run.scene.remember(), await run.stored()
     verdict = judge(_objects(records), happened, "topic")
     assert_each_once(_objects(records), [each.version for each in happened], "topic")
     for partition in range(PARTITIONS):

@@ -10,11 +10,11 @@ from typing import Any
 
 from bridge.playground import Playground
 from tests.kit.bridge_process import BridgeProcess
-from tests.kit.commands import in_a_process
 from tests.kit.playground import Playground as Misbehaving
 from tests.kit.received import from_file, received_lists
 
 NAMES = ("a", "b", "c")
+VERIFY = ("verify", "copy", "--settle", "500ms")
 
 
 def config(cluster: Playground, folder: Path, *, ignores: bool = True) -> Mapping[str, Any]:
@@ -37,13 +37,6 @@ def steps(folder: Path) -> list[str]:
     return [f"{each.op} {each.subject.rpartition('/')[2]}" for each in received.values()]
 
 
-async def verified(bridge: BridgeProcess, **environ: str) -> tuple[int, str]:
-    """The exit code and the output of ``kubedelta verify``."""
-    words = ("verify", "copy", "-c", str(bridge.config), "--settle", "500ms")
-    done = await asyncio.to_thread(in_a_process, *words, environ={**bridge.environ(), **environ})
-    return done.code, done.out + done.err
-
-
 async def test_heartbeats_reach_no_sink_and_verify_knows_them(tmp_path: Path) -> None:
     async with Misbehaving() as cluster:
         for name in NAMES:
@@ -54,7 +47,7 @@ async def test_heartbeats_reach_no_sink_and_verify_knows_them(tmp_path: Path) ->
             beat(cluster, "1")
             await bridge.until("heartbeats are counted", lambda metrics: metrics.value("changes_ignored_total") == 3)
             await bridge.until_delivered()
-            assert (await verified(bridge))[0] == 0, "beside the running bridge"
+            assert (await bridge.kubedelta(*VERIFY)).code == 0, "beside the running bridge"
             await asyncio.to_thread(bridge.kill9)
             beat(cluster, "2")
             cluster.misbehave.expire_history()
@@ -66,14 +59,14 @@ async def test_heartbeats_reach_no_sink_and_verify_knows_them(tmp_path: Path) ->
             await bridge.until_delivered()
         assert steps(tmp_path)[3:] == ["updated a"]
         beat(cluster, "4")
-        assert (await verified(bridge))[0] == 0
-
-        elsewhere = tmp_path / "elsewhere"
-        elsewhere.mkdir()
-        code, said = await verified(bridge, KUBEDELTA__STATE__DIRECTORY=str(elsewhere))
-        assert code == 0
-        assert "3 objects have older versions, of resources with ignore_changes: without the state" in said
+        assert (await bridge.kubedelta(*VERIFY)).code == 0
 
         cluster.patch("configmaps", "b", {"data": {"value": "missed"}})
-        code, said = await verified(bridge)
+        code, said, _ = await bridge.kubedelta(*VERIFY)
         assert (code, "stale    configmaps default/b" in said, "default/c" in said) == (1, True, False)
+
+        bridge.state = tmp_path / "elsewhere"
+        bridge.state.mkdir()
+        code, out, err = await bridge.kubedelta(*VERIFY)
+        assert code == 0
+        assert "objects have older versions, of resources with ignore_changes: without the state" in out + err

@@ -3,15 +3,13 @@ may read Secrets."""
 
 from __future__ import annotations
 
-import asyncio
-import json
 from pathlib import Path
 
 import pytest
 
 from tests.bridge.kube.discovery_documents import Described, World, serve_aggregated
 from tests.kit.bridge_process import BridgeProcess
-from tests.kit.deadlines import BUSY
+from tests.kit.received import from_file, received_lists
 from tests.kit.scripted_server import Exchange, Handler, ScriptedServer
 
 SENSITIVE = "hunter2-hunter2"
@@ -62,21 +60,13 @@ async def test_no_secret_is_requested_and_named_resources_are_exported(resources
         server.on("/apis/evil.example.com/v1/secrets", stolen)
         bridge = BridgeProcess(tmp_path, {"cluster": {"name": "testbed", "server": server.url}, **config})
         async with bridge.started():
-            async with asyncio.timeout(30 * BUSY):
-                while await asyncio.to_thread(lines_of, deltas) < 2:  # noqa: ASYNC110 (a file announces nothing)
-                    await asyncio.sleep(0.05)
+            await bridge.until("both are exported", lambda _: len(from_file(deltas)) == 2)
             log = bridge.log_tail(1000)
         assert not server.asked("/api/v1/secrets")
 
-    text = deltas.read_text()
-    subjects = {json.loads(line)["subject"] for line in text.splitlines()}
-    assert subjects == {
+    assert {each.subject for each in received_lists(from_file(deltas))} == {
         "/api/v1/namespaces/shop/configmaps/map",
         "/apis/evil.example.com/v1/namespaces/shop/secrets/stolen",
     }
-    assert SENSITIVE not in text + log
+    assert SENSITIVE not in deltas.read_text() + log
     assert sum("an entry with an invalid name" in line for line in log.splitlines()) == len(PLURALS)
-
-
-def lines_of(deltas: Path) -> int:
-    return deltas.read_bytes().count(b"\n") if deltas.exists() else 0

@@ -3,7 +3,6 @@ encrypted), a log line, a metric or the output of a command."""
 
 from __future__ import annotations
 
-import asyncio
 import base64
 import json
 from pathlib import Path
@@ -16,7 +15,6 @@ import pytest
 from bridge.model.primitives.packing import unpack
 from tests.kit import planted
 from tests.kit.bridge_process import BridgeProcess
-from tests.kit.commands import in_a_process
 from tests.kit.playground import Playground
 from tests.kit.webhook_receiver import Answer, WebhookReceiver
 
@@ -65,11 +63,6 @@ def objects(secrets: list[str]) -> dict[str, dict[str, Any]]:
 def found_in(text: bytes) -> list[str]:
     forms = {secret: (secret.encode(), base64.b64encode(secret.encode())) for secret in SECRETS}
     return [secret for secret, hidden in forms.items() if any(form in text for form in hidden)]
-
-
-async def output_of(*arguments: str | Path) -> bytes:
-    done = await asyncio.to_thread(in_a_process, *map(str, arguments))
-    return (done.out + done.err).encode()
 
 
 def state_of(bridge: BridgeProcess) -> bytes:
@@ -132,10 +125,9 @@ async def test_no_secret_is_found_anywhere(tmp_path: Path, encrypted: bool) -> N
                     (await http.get(f"http://{bridge.address}/{path}")).content
                     for path in ("metrics", "readyz?verbose")
                 ]
-        letters = await output_of("dead-letters", "list", "-c", bridge.config, "--json")
-        shown = [
-            await output_of("dead-letters", "show", "-c", bridge.config, str(number), "--json") for number in (1, 2, 3)
-        ]
+        told = [await bridge.kubedelta("dead-letters", "list", "--json")]
+        told += [await bridge.kubedelta("dead-letters", "show", number, "--json") for number in "123"]
+        letters, *shown = [(each.out + each.err).encode() for each in told]
     await receiver.stop()
 
     events = (tmp_path / "events.jsonl").read_bytes()

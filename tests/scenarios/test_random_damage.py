@@ -3,27 +3,24 @@
 from __future__ import annotations
 
 import asyncio
-import json
-import multiprocessing
 import os
 import shutil
 import signal
-import sys
 from collections import Counter
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from time import monotonic
 from typing import Any
 
 import pytest
-import yaml
 
 from bridge.outbox.integrity import find_damage
 from bridge.outbox.storage.directory_lock import FILE
 from bridge.playground import Playground
+from tests.cluster.servers.process import ServerFailed
+from tests.kit.bridge_process import BridgeProcess
 from tests.kit.damage import harm
+from tests.kit.received import Received, ReceivedGap, from_file
 
 OK, DAMAGED = 0, 74
 OBJECTS = 60
@@ -43,108 +40,66 @@ class Story:
     """Damage that is there afterwards all the same: nobody has read that page yet."""
 
 
-def _run(config: Path, log: Path) -> None:
-    """``kubedelta run``, in a process that has imported everything already."""
-    from bridge.cli import main
-
-    with log.open("a") as said:
-        os.dup2(said.fileno(), 1)
-        os.dup2(said.fileno(), 2)
-    signal.set_wakeup_fd(-1)
-    sys.exit(main(["run", "-c", str(config)]))
-
-
-class Bridge:
-    """Its folder, and the processes that run on it one after the other. They are forked by one that has imported the
-    bridge: starting one takes a tenth of what it takes with a fresh interpreter."""
-
-    _forks = multiprocessing.get_context("forkserver")
-    _forks.set_forkserver_preload(["bridge.cli.check", "sinks.file.sink", "bridge.app.bridge"])
-
-    def __init__(self, folder: Path, server: str) -> None:
-        self.folder = folder
-        self.state = folder / "state"
-        self.config = folder / "kubedelta.yaml"
-        self.config.write_text(
-            yaml.safe_dump(
-                {
-                    "cluster": {"name": "test", "server": server},
-                    "resources": ["configmaps"],
-                    "state": {"directory": str(self.state)},
-                    "sinks": {"copy": {"type": "file", "path": str(folder / "deltas.ndjson"), "fsync": "never"}},
-                    "telemetry": {"listen": "127.0.0.1:0"},
-                }
-            )
-        )
-
-    @asynccontextmanager
-    async def running(self) -> AsyncIterator[multiprocessing.process.BaseProcess]:
-        process = self._forks.Process(target=_run, args=(self.config, self.folder / "log"))
-        process.start()
-        try:
-            yield process
-        finally:
-            process.kill()
-            await asyncio.to_thread(process.join)
-
-    def delivered(self) -> list[dict[str, Any]]:
-        file = self.folder / "deltas.ndjson"
-        whole = file.read_text().rpartition("\n")[0] if file.exists() else ""
-        return [json.loads(line) for line in whole.splitlines()]
-
-    def log(self) -> str:
-        return (self.folder / "log").read_text()
+def a_bridge(folder: Path, server: str) -> BridgeProcess:
+    return BridgeProcess(
+        folder,
+        {
+            "cluster": {"name": "test", "server": server},
+            "resources": ["configmaps"],
+            "sinks": {"copy": {"type": "file", "path": str(folder / "deltas.ndjson"), "fsync": "never"}},
+        },
+    )
 
 
-async def _until_received(bridge: Bridge, process: multiprocessing.process.BaseProcess, value: str) -> bool:
+async def _has_received(bridge: BridgeProcess, value: str) -> bool:
     """Whether the sink hears of the newest change before the process ends."""
-    give_up = monotonic() + 60
-    while process.is_alive():
-        for each in reversed(bridge.delivered()):
-            if each.get("data", {}).get("data", {}).get("value") == value:
-                return True
-        assert monotonic() < give_up, f"it runs and exports no records\n{bridge.log()[-2000:]}"
-        await asyncio.sleep(0.02)
-    return False
+
+    def is_there(_: object) -> bool:
+        found = reversed(from_file(bridge.folder / "deltas.ndjson"))
+        return any(isinstance(each, Received) and each.data["data"]["value"] == value for each in found)
+
+    try:
+        await bridge.until("it exports records", is_there)
+    except ServerFailed:
+        return False
+    return True
 
 
 def _config_map(name: str, value: str) -> dict[str, Any]:
     return {"metadata": {"name": name, "namespace": "default"}, "data": {"value": value, "padding": "x" * 1500}}
 
 
-@asynccontextmanager
-async def _states(folder: Path, cluster: Playground) -> AsyncIterator[dict[str, Path]]:
+async def _states(folder: Path, cluster: Playground) -> dict[str, Path]:
     """What a bridge leaves that ended politely, and one that was killed."""
-    bridge = Bridge(folder, cluster.url)
-    bridge.state.mkdir()
+    bridge = a_bridge(folder, cluster.url)
     found = {}
-    for name, end in (("ended", signal.SIGTERM), ("killed", signal.SIGKILL)):
-        async with bridge.running() as process:
-            for number in range(OBJECTS):
-                cluster.patch("configmaps", f"web-{number}", {"data": {"value": name}})
-            assert await _until_received(bridge, process, name), bridge.log()
-            os.kill(process.pid or 0, end)
-            await asyncio.to_thread(process.join)
+    for name, end in (("ended", bridge.stop), ("killed", bridge.kill9)):
+        bridge.launch()
+        for number in range(OBJECTS):
+            cluster.patch("configmaps", f"web-{number}", {"data": {"value": name}})
+        assert await _has_received(bridge, name), bridge.log_tail()
+        await asyncio.to_thread(end)
         found[name] = folder / name
         shutil.copytree(bridge.state, found[name], ignore=shutil.ignore_patterns("admin.sock"))
-    yield found
+    return found
 
 
-async def _live(folder: Path, cluster: Playground, state: Path, seed: int) -> Story:
+async def _live(bridge: BridgeProcess, cluster: Playground, state: Path, seed: int) -> Story:
     """Damage it, and start it until it runs, exports changes and ends politely; three times at most."""
-    bridge = Bridge(folder, cluster.url)
+    shutil.rmtree(bridge.state)
     shutil.copytree(state, bridge.state)
+    deltas = bridge.folder / "deltas.ndjson"
+    deltas.unlink(missing_ok=True)
     story = Story(await asyncio.to_thread(harm, bridge.state, seed))
     while len(story.codes) < 3 and OK not in story.codes:
         value = f"{seed}-{len(story.codes)}"
-        async with bridge.running() as process:
-            cluster.patch("configmaps", f"web-{seed % OBJECTS}", {"data": {"value": value}})
-            if await _until_received(bridge, process, value):
-                process.terminate()
-            await asyncio.to_thread(process.join, 30)
-            story.codes.append(-1 if process.exitcode is None else process.exitcode)
+        bridge.launch()
+        cluster.patch("configmaps", f"web-{seed % OBJECTS}", {"data": {"value": value}})
+        if await _has_received(bridge, value):
+            os.kill(bridge.pid, signal.SIGTERM)
+        story.codes.append(await asyncio.to_thread(bridge.wait))
     story.left = await asyncio.to_thread(find_damage, bridge.state / FILE)
-    story.anew = any(bridge.state.glob("*.aside")) or '"kubedelta.gap.v1"' in str(bridge.delivered()[:1])
+    story.anew = any(bridge.state.glob("*.aside")) or isinstance(from_file(deltas)[0], ReceivedGap)
     return story
 
 
@@ -156,21 +111,21 @@ async def test_whatever_the_damage_a_bridge_runs_at_the_second_start(tmp_path: P
     async with Playground() as cluster:
         for number in range(OBJECTS):
             cluster.create("configmaps", _config_map(f"web-{number}", "first"))
-        (tmp_path / "base").mkdir()
-        async with _states(tmp_path / "base", cluster) as states:
-            turns = asyncio.Semaphore(AT_ONCE)
+        states = await _states(tmp_path / "base", cluster)
+        seeds = iter(range(SEEDS))
 
-            async def one(seed: int) -> None:
-                async with turns:
-                    folder = tmp_path / str(seed)
-                    folder.mkdir()
-                    state = states["ended" if seed % 2 else "killed"]
-                    stories.append(await _live(folder, cluster, state, seed))
-                    shutil.rmtree(folder)
+        async def live(bridge: BridgeProcess) -> None:
+            for seed in seeds:
+                stories.append(await _live(bridge, cluster, states["ended" if seed % 2 else "killed"], seed))
 
+        bridges = [a_bridge(tmp_path / str(number), cluster.url) for number in range(AT_ONCE)]
+        try:
             async with asyncio.TaskGroup() as tasks:
-                for seed in range(SEEDS):
-                    tasks.create_task(one(seed))
+                for bridge in bridges:
+                    tasks.create_task(live(bridge))
+        finally:
+            for bridge in bridges:
+                bridge.kill9()
 
     ways = Counter((tuple(story.codes), story.anew, bool(story.left)) for story in stories)
     print(f"\n{len(stories)} seeds in {monotonic() - began:.0f} s: exit codes of the starts, and how often")

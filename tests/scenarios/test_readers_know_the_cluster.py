@@ -7,11 +7,12 @@ import asyncio
 import json
 import random
 import re
-from collections.abc import AsyncGenerator, Callable, Sequence
-from contextlib import aclosing, closing
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
+from contextlib import aclosing, asynccontextmanager, closing
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import nats
 import pytest
@@ -25,12 +26,41 @@ from kubedelta_reader.sources.parts import parts_of
 from bridge.playground import Playground
 from bridge.playground.simulation.manifests import config_map
 from tests.kit.bridge_process import BridgeProcess
+from tests.kit.churn import comes_or_goes
 from tests.kit.four_sinks import FourSinks
 from tests.kit.webhook_receiver import WebhookReceiver
-from tests.scenarios.test_snapshots_on_demand import SINKS, asked, churn, churning, config
 
+NAMES = [f"object-{number}" for number in range(40)]
+SINKS = ("log", "live", "hook", "copy")
 LAST = "testbed/core/configmaps/default/last"
 ROTATED = {"copy": {"rotation": {"bytes": "64KiB", "compression": "zstd"}}}
+
+
+def config(cluster: Playground, sinks: FourSinks) -> Mapping[str, Any]:
+    return {
+        "cluster": {"name": "testbed", "server": cluster.url},
+        "resources": [{"resource": "configmaps", "namespaces": ["default"]}],
+        "sinks": sinks.section,
+    }
+
+
+def churn(cluster: Playground, chance: random.Random) -> None:
+    comes_or_goes(cluster, chance, "configmaps", config_map(chance.choice(NAMES), {"n": str(chance.randrange(10))}))
+
+
+@asynccontextmanager
+async def churning(cluster: Playground) -> AsyncIterator[None]:
+    chance, ends = random.Random(5), asyncio.Event()
+
+    async def change() -> None:
+        while not ends.is_set():
+            churn(cluster, chance)
+            await asyncio.sleep(0.01)
+
+    async with asyncio.TaskGroup() as tasks:
+        tasks.create_task(change())
+        yield
+        ends.set()
 
 
 class Posts(Source):
@@ -132,7 +162,7 @@ async def test_every_reader_comes_to_the_state_of_the_cluster(
             async with churning(cluster):
                 for number in range(4):
                     for sink in SINKS:
-                        await asked(bridge, sink)
+                        await bridge.snapshot(sink)
                     for each in readers.values():
                         await each.lives(chance, kill=0.5)
                     await asyncio.to_thread(bridge.kill9)
@@ -144,7 +174,7 @@ async def test_every_reader_comes_to_the_state_of_the_cluster(
             cluster.create("configmaps", config_map("last", {"n": "0"}))
             await bridge.until("all changes are read", lambda _: LAST in four_sinks.receiver.accepted[-1].keys)
             for sink in SINKS:
-                await asked(bridge, sink)
+                await bridge.snapshot(sink)
             await bridge.until("the snapshots are delivered", lambda now: now.value("sink_backfill_records") == 0)
             await bridge.until_delivered()
         listed = {

@@ -78,7 +78,7 @@ async def test_the_epoch_stays_and_nothing_is_lost(
 
 
 def received(file: Path) -> list[Received]:
-    return received_lists(from_file(file)) if file.exists() else []
+    return received_lists(from_file(file))
 
 
 @asynccontextmanager

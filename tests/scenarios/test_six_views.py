@@ -13,13 +13,9 @@ import pytest
 from celpy.adapter import json_to_cel
 from celpy.evaluation import CELEvalError
 
-from bridge.app.admin.client import AdminClient
-from bridge.model.admin import SnapshotRequest, UnknownTarget
-from bridge.model.status import SnapshotStatus
 from tests.cluster.kube_client import KubeClient, Manifest
 from tests.kit.bridge_process import BridgeProcess
 from tests.kit.churn import KINDS, Churn, churning
-from tests.kit.deadlines import BUSY
 from tests.kit.received import (
     Received,
     as_received,
@@ -113,13 +109,13 @@ async def test_each_of_six_sinks_has_what_another_cel_selects(six: Scene, receiv
             bridge.reconfigure(**sections(six, turn=1))
             os.kill(bridge.pid, signal.SIGHUP)
             await bridge.until("the selections change", lambda now: bool(now.value("config_reloads_total")))
-            snapshots = [await _asked(bridge, sink) for sink in (*SINKS, "copy")]
+            snapshots = [await bridge.snapshot(sink) for sink in (*SINKS, "copy")]
             await churn.until_made(BETWEEN)
 
             await asyncio.to_thread(bridge.stop)
             bridge.reconfigure(**sections(six, turn=2))
             await asyncio.to_thread(bridge.start)
-            snapshots += [await _asked(bridge, sink) for sink in ("log", "hook")]
+            snapshots += [await bridge.snapshot(sink) for sink in ("log", "hook")]
             await asyncio.to_thread(bridge.kill9)
             await asyncio.to_thread(bridge.start)
             await churn.until_made(BETWEEN)
@@ -154,18 +150,6 @@ async def _compacted(bridge: BridgeProcess, churn: Churn, receiver: WebhookRecei
         await churn.until_made(10)
     receiver.answer = lambda _: Answer()
     held.set()
-
-
-async def _asked(bridge: BridgeProcess, sink: str) -> SnapshotStatus:
-    """Begins a snapshot, behind the snapshot before, and behind the difference of a changed selection."""
-    async with asyncio.timeout(60 * BUSY), AdminClient(bridge.state) as client:
-        while True:
-            try:
-                return await client.snapshot(SnapshotRequest(sink))
-            except UnknownTarget as refusal:
-                if "ask again" not in str(refusal):
-                    raise
-                await asyncio.sleep(0.05)
 
 
 async def _objects(scene: Scene) -> dict[str, tuple[str, Manifest]]:

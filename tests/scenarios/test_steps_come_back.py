@@ -98,38 +98,6 @@ async def test_a_restart_within_all_kinds_of_changes_is_bridged(scene: Scene) ->
     _print_recovery(metrics, bridge)
 
 
-async def test_what_happened_while_the_bridge_was_down_comes_back(scene: Scene) -> None:
-    """Down for longer than the watch cache reaches back: here the API server's restart has emptied it."""
-    bridge = scene.bridge()
-    async with KubeClient(scene.servers.api) as kube, bridge.started():
-        for kind, name in itertools.product(KINDS, ("changed", "deleted", "recreated")):
-            await kube.create(f"{scene.root}/{kind}", an_object(kind, name))
-        await scene.until_received(bridge)
-        await asyncio.to_thread(bridge.kill9)
-        for kind in KINDS:
-            await _change(kube, f"{scene.root}/{kind}", kind)
-        await asyncio.to_thread(scene.servers.api.restart)
-        await asyncio.to_thread(bridge.start)
-        await scene.until_received(bridge)
-        metrics = await bridge.metrics()
-
-    for verdict in (await scene.judged()).values():
-        assert (verdict.relisted, verdict.skipped) == (0, 0)
-        assert verdict.recovered >= 8 * len(KINDS)
-    _print_recovery(metrics, bridge)
-
-
-async def _change(kube: KubeClient, collection: str, kind: str) -> None:
-    """Eight changes of four objects."""
-    for turn in ("1", "2", "3"):
-        await kube.patch(f"{collection}/changed", {"metadata": {"labels": {"turn": turn}}})
-    await kube.patch(f"{collection}/deleted", {"metadata": {"labels": {"turn": "1"}}})
-    for name in ("deleted", "recreated"):
-        await kube.delete(f"{collection}/{name}")
-    for name in ("recreated", "created"):
-        await kube.create(collection, an_object(kind, name))
-
-
 async def test_what_etcd_has_forgotten_stays_relisted(scene: Scene) -> None:
     bridge = scene.bridge()
     async with KubeClient(scene.servers.api) as kube, bridge.started():

@@ -14,7 +14,6 @@ from typing import Any
 from tests.cluster.kube_client import KubeClient, Manifest
 from tests.kit.bridge_process import BridgeProcess
 from tests.kit.churn import KINDS, churning
-from tests.kit.commands import in_a_process
 from tests.kit.judge import judge_all
 from tests.kit.received import Received, assert_in_order, from_file, rebuilt, received_lists
 from tests.kit.scene import Scene
@@ -93,8 +92,7 @@ async def _trigger(bridge: BridgeProcess, number: int) -> None:
         case 1:
             os.kill(bridge.pid, signal.SIGHUP)
         case 2:
-            words = ("reload", "-c", str(bridge.config))
-            done = await asyncio.to_thread(in_a_process, *words, environ=bridge.environ())
+            done = await bridge.kubedelta("reload")
             assert done.code == 0, done.out + done.err
 
 

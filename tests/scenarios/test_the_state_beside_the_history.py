@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import random
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -16,13 +17,15 @@ import pytest
 from bridge.app.admin.client import AdminClient
 from bridge.model.admin import ReplayRequest, SnapshotRequest
 from bridge.playground import Playground
+from bridge.playground.simulation.manifests import config_map
 from tests.cluster.fixtures import MakeTopic, fresh_name
 from tests.cluster.kube_client import Manifest
 from tests.cluster.servers import Kafka, Nats
 from tests.kit.bridge_process import BridgeProcess
+from tests.kit.churn import comes_or_goes
 from tests.kit.deadlines import BUSY
-from tests.scenarios.test_sinks_that_select import churn, objects, versions
 
+NAMES = [f"object-{number}" for number in range(12)]
 WEB = [{"resource": "configmaps", "label_selector": "tier=web"}]
 
 
@@ -37,6 +40,18 @@ def config(cluster: Playground, kafka: Kafka, server: Nats, name: str) -> dict[s
             "web": {"type": "nats", "servers": [server.url], **stream, "create_stream": {}, "select": WEB},
         },
     }
+
+
+def churn(cluster: Playground, chance: random.Random, steps: int) -> None:
+    for _ in range(steps):
+        data, labels = {"n": str(chance.randrange(10))}, {"tier": chance.choice(("web", "db"))}
+        comes_or_goes(cluster, chance, "configmaps", config_map(chance.choice(NAMES), data, labels=labels))
+
+
+def versions(things: Iterable[Manifest]) -> dict[str, str]:
+    """Of our objects."""
+    found = {each["metadata"]["name"]: each["metadata"]["resourceVersion"] for each in things}
+    return {name: version for name, version in found.items() if name in NAMES}
 
 
 async def state_topic(kafka: Kafka, topic: str) -> list[Manifest]:
@@ -88,13 +103,14 @@ async def test_states_equal_the_cluster_after_kills(
 
 async def _expect(cluster: Playground, kafka: Kafka, server: Nats, name: str) -> None:
     """The last changes may still be on their way: a state that is wrong stays so."""
-    there = objects(cluster)
-    web = [each for each in there if each["metadata"]["labels"]["tier"] == "web"]
+    there = cluster.list("configmaps", namespace="default")
+    web = [each for each in there if each["metadata"].get("labels", {}).get("tier") == "web"]
     wanted, found = (versions(there), versions(web)), None
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(30 * BUSY):
             while found != wanted:
-                states = await state_topic(kafka, f"{name}.state")
-                mine = [each for each in states if each["metadata"]["name"].startswith("object")]
-                found = versions(mine), versions(await bucket(server, name))
+                found = (
+                    versions(await state_topic(kafka, f"{name}.state")),
+                    versions(await bucket(server, name)),
+                )
     assert found == wanted

@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 import random
+import shutil
 import signal
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -20,9 +21,6 @@ from tests.kit.deadlines import BUSY
 from tests.kit.judge import assert_complete, assert_makes_sense, assert_true
 from tests.kit.received import (
     Received,
-    assert_same_state,
-    from_file,
-    rebuilt,
     received_lists,
     repeats,
     without_repeats,
@@ -175,30 +173,6 @@ async def test_a_frozen_leader_delivers_nothing_when_it_wakes(scene: Scene) -> N
     await run.judged()
 
 
-async def test_a_changed_configuration_is_rolled_out(scene: Scene) -> None:
-    """The follower first, as a StatefulSet does: each leader runs with its own, and a sink that is new gets all."""
-    late = scene.folder / "late.jsonl"
-    sinks = {name: options for name, options in scene.sinks.section.items() if name != "copy"}
-    async with replicas(scene, **PATIENT) as run:
-        async with churning(scene.servers.api, scene.namespace, seed=5, pause=0.1) as churn:
-            leader = await run.leader()
-            await churn.until_made(20)
-            for each in (run.other(leader), leader):
-                await run.until_in_sync(leader)
-                await asyncio.to_thread(each.stop)
-                each.reconfigure(latency="10ms", sinks={**sinks, "late": {"type": "file", "path": str(late)}})
-                await asyncio.to_thread(each.start)
-                await churn.until_made(20)
-            other = await run.leader(other_than=leader)
-            await run.until_in_sync(other)
-            await run.until_equal()
-        await run.until_received()
-        await other.until_delivered()
-    assert not any((await run.judged()).values())
-    have, want = (rebuilt(each) for each in (received_lists(from_file(late)), (await run.streams())["log"]))
-    assert_same_state(have, want, "late")
-
-
 async def test_replicas_that_are_cut_off_from_each_other_lose_nothing(scene: Scene) -> None:
     """Deliveries go on without the follower; when the connection is back it is in sync again, and takes over."""
     async with AsyncExitStack() as stack:
@@ -229,5 +203,32 @@ async def test_replicas_that_are_cut_off_from_each_other_lose_nothing(scene: Sce
             assert await run.leader(other_than=leader) is other
             assert not other.logged("listed again"), "it goes on where the leader watched"
             await asyncio.to_thread(leader.start)
+        await run.until_received()
+    await run.judged()
+
+
+async def test_a_volume_that_is_lost_is_copied_anew(scene: Scene) -> None:
+    """Under load. Who has the copy goes on where the leader watched, when that is killed."""
+    copied = "a follower has got a copy of the whole state"
+    async with replicas(scene, **SHORT) as run:
+        async with churning(scene.servers.api, scene.namespace, seed=6, pause=0.1) as churn:
+            leader = await run.leader()
+            for _ in range(2):
+                other = run.other(leader)
+                await run.until_in_sync(leader)
+                await asyncio.to_thread(other.kill9)
+                shutil.rmtree(other.state)
+                other.state.mkdir()
+                copies = len(leader.logged(copied))
+                await asyncio.to_thread(other.start)
+                await run.until_equal()
+                assert len(leader.logged(copied)) == copies + 1
+                await run.until_in_sync(leader)
+                await asyncio.to_thread(leader.kill9)
+                await run.leader(other_than=leader)
+                await churn.until_made(20)
+                assert (await other.metrics()).value("reflector_lists_total") == 0, "the leader alone lists"
+                await asyncio.to_thread(leader.start)
+                leader = other
         await run.until_received()
     await run.judged()

@@ -1,30 +1,16 @@
-"""The disk under the state is full, or what lies on it is damaged."""
+"""The disk under the state is full."""
 
 from __future__ import annotations
 
 import asyncio
-from pathlib import Path
 
 import pytest
 
-from bridge.outbox.storage.database import PAGE_BYTES
-from tests.cluster.kube_client import KubeClient, Manifest
 from tests.kit.bridge_process import Metrics
 from tests.kit.churn import churning
-from tests.kit.received import (
-    Received,
-    ReceivedGap,
-    as_received,
-    assert_in_order,
-    assert_same_state,
-    rebuilt,
-    without_secrets,
-)
 from tests.kit.scene import Scene
 from tests.kit.small_disk import MEBIBYTE, SmallDisk
 from tests.kit.webhook_receiver import ACCEPTED, Answer
-
-KIND_NAMES = {"configmaps": "ConfigMap", "secrets": "Secret", "pods": "Pod"}
 
 
 @pytest.mark.parametrize(
@@ -80,52 +66,6 @@ async def test_a_bridge_killed_on_a_full_disk_keeps_acknowledgements(scene: Scen
 
     for verdict in (await scene.judged()).values():
         assert verdict.relisted == verdict.skipped == 0
-
-
-@pytest.mark.parametrize("part", ["beginning", "middle"])
-async def test_a_damaged_database_is_set_aside_and_resent_after_a_gap(scene: Scene, part: str) -> None:
-    bridge = scene.bridge()
-    async with KubeClient(scene.servers.api) as kube, bridge.started():
-        async with churning(scene.servers.api, scene.namespace, pause=0.1) as churn:
-            await churn.until_made(60)
-        await scene.until_received(bridge)
-        before = await scene.sinks.streams()
-        objects_before = await _state(kube, scene)
-
-        await asyncio.to_thread(bridge.stop)
-        _damage(bridge.state / "outbox.db", part)
-        await asyncio.to_thread(bridge.start)
-        await scene.until_received(bridge)
-        rebuilds = (await bridge.metrics()).value("outbox_rebuilds_total")
-        objects = await _state(kube, scene)
-        streams = await scene.sinks.streams()
-
-    assert rebuilds == 1
-    assert [*bridge.state.glob("outbox.db.*.aside")], "it is kept for who wants to look"
-    for sink, stream in streams.items():
-        last_before = max(each.sequence for each in before[sink] if isinstance(each, Received))
-        [gap] = [each for each in stream if isinstance(each, ReceivedGap)]
-        fresh = [each for each in stream if isinstance(each, Received) and each.sequence > last_before]
-        assert last_before < gap.first <= gap.last < min(each.sequence for each in fresh), "the gap comes first"
-        assert gap.count is None, "nobody knows how many"
-        assert {each.subject for each in fresh if each.op == "sync"} >= objects_before.keys()
-        assert_same_state({subject: without_secrets(thing) for subject, thing in rebuilt(fresh).items()}, objects, sink)
-        assert_in_order(fresh, sink)
-
-
-def _damage(file: Path, part: str) -> None:
-    """The beginning; or everything behind the first page, since a page that is free is never looked at."""
-    first, count = {"beginning": (0, 8192), "middle": (PAGE_BYTES, file.stat().st_size - PAGE_BYTES)}[part]
-    with file.open("r+b") as database:
-        database.seek(first)
-        database.write(b"\xa5" * count)
-
-
-async def _state(kube: KubeClient, scene: Scene) -> dict[str, Manifest]:
-    objects: dict[str, Manifest] = {}
-    for kind, name in KIND_NAMES.items():
-        objects |= as_received(await kube.get(f"{scene.root}/{kind}"), f"/api/v1/{kind}", name)
-    return {subject: without_secrets(thing) for subject, thing in objects.items()}
 
 
 def _committed(now: Metrics) -> float:
