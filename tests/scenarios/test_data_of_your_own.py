@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from bridge.playground import Playground
+from bridge.playground.simulation.manifests import config_map
 from tests.kit.bridge_process import BridgeProcess
 from tests.kit.webhook_receiver import WebhookReceiver
 
@@ -25,19 +26,15 @@ def config(cluster: Playground, receiver: WebhookReceiver, file: Path, data: str
     }
 
 
-def a_map(name: str, **data: str) -> dict[str, Any]:
-    return {"metadata": {"name": name, "namespace": "default"}, "data": data}
-
-
 async def test_what_cannot_be_made_waits_for_the_right_expression(tmp_path: Path) -> None:
     async with Playground() as cluster, WebhookReceiver(any_path=True) as receiver:
         first = "{'n': object.data.n, 'was': oldObject == null ? '' : oldObject.data.n, 'secret': object.data.secret}"
         bridge = BridgeProcess(tmp_path / "bridge", config(cluster, receiver, tmp_path / "copy", first))
         async with bridge.started():
-            cluster.create("configmaps", a_map("a", n="1", secret="hunter2", by="x&y/z"))
-            cluster.create("configmaps", a_map("b", n="1"))
-            cluster.patch("configmaps", "a", a_map("a", n="2"))
-            cluster.patch("configmaps", "b", a_map("b", n="2", secret="hunter2"))
+            cluster.create("configmaps", config_map("a", {"n": "1", "secret": "hunter2", "by": "x&y/z"}))
+            cluster.create("configmaps", config_map("b", {"n": "1"}))
+            cluster.patch("configmaps", "a", {"data": {"n": "2"}})
+            cluster.patch("configmaps", "b", {"data": {"n": "2", "secret": "hunter2"}})
             await bridge.until("b waits", lambda now: now.value("sink_dead_letters", sink="hook") == 2)
             await bridge.until_delivered()
             await bridge.until("the file has all", lambda _: len((tmp_path / "copy").read_text().splitlines()) == 4)

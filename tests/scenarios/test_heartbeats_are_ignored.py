@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from bridge.playground import Playground
+from bridge.playground.simulation.manifests import config_map
 from tests.kit.bridge_process import BridgeProcess
 from tests.kit.playground import Playground as Misbehaving
 from tests.kit.received import from_file, received_lists
@@ -40,8 +41,7 @@ def steps(folder: Path) -> list[str]:
 async def test_heartbeats_reach_no_sink_and_verify_knows_them(tmp_path: Path) -> None:
     async with Misbehaving() as cluster:
         for name in NAMES:
-            metadata = {"name": name, "namespace": "default"}
-            cluster.create("configmaps", {"metadata": metadata, "data": {"beat": "0", "secret": "s3cr3t"}})
+            cluster.create("configmaps", config_map(name, {"beat": "0", "secret": "s3cr3t"}))
         bridge = BridgeProcess(tmp_path / "bridge", config(cluster, tmp_path))
         async with bridge.started():
             beat(cluster, "1")

@@ -10,13 +10,13 @@ from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
 from time import monotonic
-from typing import Any
 
 import pytest
 
 from bridge.outbox.integrity import find_damage
 from bridge.outbox.storage.directory_lock import FILE
 from bridge.playground import Playground
+from bridge.playground.simulation.manifests import config_map
 from tests.cluster.servers.process import ServerFailed
 from tests.kit.bridge_process import BridgeProcess
 from tests.kit.damage import harm
@@ -65,10 +65,6 @@ async def _has_received(bridge: BridgeProcess, value: str) -> bool:
     return True
 
 
-def _config_map(name: str, value: str) -> dict[str, Any]:
-    return {"metadata": {"name": name, "namespace": "default"}, "data": {"value": value, "padding": "x" * 1500}}
-
-
 async def _states(folder: Path, cluster: Playground) -> dict[str, Path]:
     """What a bridge leaves that ended politely, and one that was killed."""
     bridge = a_bridge(folder, cluster.url)
@@ -110,7 +106,7 @@ async def test_whatever_the_damage_a_bridge_runs_at_the_second_start(tmp_path: P
     began = monotonic()
     async with Playground() as cluster:
         for number in range(OBJECTS):
-            cluster.create("configmaps", _config_map(f"web-{number}", "first"))
+            cluster.create("configmaps", config_map(f"web-{number}", {"value": "first", "padding": "x" * 1500}))
         states = await _states(tmp_path / "base", cluster)
         seeds = iter(range(SEEDS))
 

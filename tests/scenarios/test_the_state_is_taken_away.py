@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from bridge.playground import Playground
+from bridge.playground.simulation.manifests import config_map
 from tests.kit.bridge_process import BridgeProcess
 
 DAMAGED, NOT_CONFIGURED_RIGHT = 74, 78
@@ -30,10 +31,6 @@ def _bridge(folder: Path, server: str) -> BridgeProcess:
 
 def _received(folder: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in (folder / "deltas.ndjson").read_text().splitlines()]
-
-
-def _config_map(name: str) -> dict[str, Any]:
-    return {"metadata": {"name": name, "namespace": "default"}}
 
 
 def _remove_database(state: Path) -> None:
@@ -56,7 +53,7 @@ async def test_a_removed_database_ends_the_bridge_and_makes_a_gap(tmp_path: Path
     async with Playground() as cluster:
         bridge = _bridge(tmp_path, cluster.url)
         for number in range(20):
-            cluster.create("configmaps", _config_map(f"before-{number}"))
+            cluster.create("configmaps", config_map(f"before-{number}"))
         await asyncio.to_thread(bridge.start)
         try:
             await bridge.until("all is reported", lambda now: now.value("sink_delivered_records_total") == 20)
