@@ -95,7 +95,9 @@ async def _live(bridge: BridgeProcess, cluster: Playground, state: Path, seed: i
             os.kill(bridge.pid, signal.SIGTERM)
         story.codes.append(await asyncio.to_thread(bridge.wait))
     story.left = await asyncio.to_thread(find_damage, bridge.state / FILE)
-    story.anew = any(bridge.state.glob("*.aside")) or isinstance(from_file(deltas)[0], ReceivedGap)
+    story.anew = any(bridge.state.glob("*.aside")) or any(
+        isinstance(each, ReceivedGap) for each in from_file(deltas)[:1]
+    )
     return story
 
 
