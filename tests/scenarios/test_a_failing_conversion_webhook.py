@@ -47,7 +47,7 @@ async def test_an_empty_namespace_is_watched_beside_it(breakable: Breakable, tmp
             await asyncio.to_thread(api.start)
             await kube.create(config_maps, {"metadata": {"name": "after"}})
             await bridge.until("the object after is reported", lambda _: _has(file, "after"), timeout=LONGEST)
-            await bridge.until_stands(widgets.name, "conversion webhook", LONGEST)
+            await bridge.until_stands(widgets.name, "conversion webhook")
 
             await _serve(kube, widgets, {"strategy": "None"})
             await bridge.until("widgets are live", lambda now: now.value("resource_live") == 2, timeout=LONGEST)
