@@ -419,10 +419,6 @@ class Rules:
         """This elector as the holder of the Lease."""
         return LeaseHolder(holder=self.identity, seconds=self.timing.lease_duration, term=term)
 
-    def taking(self, state: Following, term: int) -> Acquiring:
-        """The write that takes the Lease begins."""
-        return Acquiring(known=state.known, term=term)
-
     def took_over(self, state: State) -> State:
         """The work of the holder has begun."""
         if not isinstance(state, TakingOver):

@@ -108,8 +108,6 @@ class Elector:
         self._takes_cleanly = False
         self._before: Published | None = None
         """What the Lease said when this replica took it."""
-        self._publishes = False
-        """The work of the tenure has begun: it says who is in sync."""
         self._at_deadline: asyncio.TimerHandle | None = None
         self.state: State = Starting(highest_term=highest_term, retry_at=-inf)
 
@@ -190,7 +188,7 @@ class Elector:
             lease = self.state.known.lease
             self._takes_cleanly = clean
             self._before = None if lease is None else lease.published
-            self._enter(self._rules.taking(self.state, term))
+            self._enter(Acquiring(known=self.state.known, term=term))
             await self._write(
                 lease,
                 self._new(term - 1, None)
@@ -240,14 +238,7 @@ class Elector:
         return created(self._rules.claim(term), self._namespace, self._name, published, utc())
 
     def _published(self) -> Published | None:
-        """What to write: until the work has begun, what ``taken`` left. Whatever somebody else wrote meanwhile is
-        replaced."""
-        tenure = self._tenure
-        if tenure is None:
-            return None
-        if self._publishes:
-            return self._duties.published()
-        return tenure.before if tenure.clean else None
+        return None if self._tenure is None else self._tenure.published
 
     # ── The watch ────────────────────────────────────────────────────────────
 
@@ -290,7 +281,6 @@ class Elector:
         self._tenure = Tenure(
             state.term, self._before, state.deadline, self._now, lasts, clean=self._takes_cleanly, hasten=self.hasten
         )
-        self._publishes = False
         self._work = self._tasks.create_task(self._run_work(self._tenure), name="leadership")
 
     async def _run_work(self, tenure: Tenure) -> None:
@@ -303,7 +293,6 @@ class Elector:
             self._enter(self._rules.work_ended(self.state, self._now()))
 
     def _took_over(self) -> None:
-        self._publishes = True
         self._enter(self._rules.took_over(self.state))
 
 
@@ -537,6 +526,9 @@ class Tenure:
         """What the holder before had published; None without any."""
         self.clean = clean
         """This replica had everything that any destination can have, when it took the Lease."""
+        self.published = before if clean else None
+        """What each renewal writes, and the release: what ``taken`` left, until the holder takes over, and says who is
+        in sync. Whatever somebody else wrote meanwhile is replaced."""
         self.deadline = deadline
         """On the event loop's clock; see ``hold_until``."""
         self.version = ""
@@ -572,13 +564,9 @@ class Duties(Protocol):
     """The work of the holder, and what a follower knows."""
 
     async def lead(self, tenure: Tenure, took_over: Callable[[], None]) -> None:
-        """The holder's work: takes over, calls ``took_over``, delivers, and returns some time after ``tenure.ending``
-        was set. Cancelled at the deadline, and when the Lease is lost: returns as soon as no delivery is under way. No
-        delivery begins while ``tenure.is_valid`` is False."""
-        ...
-
-    def published(self) -> Published:
-        """For the next renewal, after ``took_over``. Called at each renewal."""
+        """The holder's work: takes over, puts ``tenure.published``, calls ``took_over``, delivers, and returns some
+        time after ``tenure.ending`` was set. Cancelled at the deadline, and when the Lease is lost: returns as soon as
+        no delivery is under way. No delivery begins while ``tenure.is_valid`` is False."""
         ...
 
     def observed(self, lease: Lease | None) -> None:

@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
-from concurrent.futures import Executor
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import aiohttp
 import apsw
-from aiohttp import ClientWebSocketResponse, WSMsgType
+from aiohttp import ClientWebSocketResponse
 
 from bridge.outbox import Damaged, StateError
 from bridge.outbox.commits import LargePatchset
@@ -53,14 +53,13 @@ class Leader:
 
 
 class StateFollower:
-    """Follows one leader after the other, with one state."""
+    """Follows one leader after the other, with one state, until ``close``."""
 
-    def __init__(self, state: CopiedState, thread: Executor, me: ReplicaSettings) -> None:
-        """``thread``: the one in which ``state`` is used, also by whoever closes it: what is under way in there ends
-        first."""
+    def __init__(self, state: CopiedState, me: ReplicaSettings) -> None:
         self._state = state
-        self._thread = thread
         self._me = me
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="follower")
+        """The one in which the state is used, and closed: what is under way in there ends first."""
         self.named = wire.Named(0, "")
         """What the leader said last; term 0 while this replica cannot know that it is in sync."""
         self.commit = 0
@@ -87,6 +86,11 @@ class StateFollower:
             raise CannotFollow(_reason(errors)) from errors
         except* CannotFollow as errors:
             raise CannotFollow(_reason(errors)) from errors
+
+    async def close(self) -> None:
+        """Closes the state. Nothing follows any more."""
+        await self._in_thread(self._state.close)
+        self._thread.shutdown()
 
     def forget(self) -> None:
         """This replica is not in sync, whatever the Lease says."""
@@ -116,7 +120,7 @@ class StateFollower:
                 )
             try:
                 async with asyncio.timeout(_WELCOME_SECONDS):
-                    welcome = await _heard(socket)
+                    welcome = await wire.heard(socket)
                 if not isinstance(welcome, wire.Welcome) or not secret.proves(nonce, welcome.proof):
                     raise CannotFollow(
                         "the server that the Lease names has no redaction key of this replica: somebody else may "
@@ -149,7 +153,7 @@ class StateFollower:
 
     async def _receive(self, socket: ClientWebSocketResponse, queue: asyncio.Queue[_Received]) -> None:
         """Until the end of the connection."""
-        while (message := await _heard(socket)) is not None:
+        while (message := await wire.heard(socket)) is not None:
             match message:
                 case wire.Commit(commit, size, data) if len(data) == size:
                     await queue.put(_Commit(commit, data))
@@ -223,25 +227,13 @@ _Received = _Commit | wire.Named
 
 async def _parts(socket: ClientWebSocketResponse, size: int) -> AsyncIterator[bytes]:
     while size > 0:
-        part = await _heard(socket)
+        part = await wire.heard(socket)
         if part is None:
             raise ConnectionError("the leader ended the connection within a copy")
         if not isinstance(part, wire.NextPart) or not 0 < len(part.data) <= size:
             raise wire.ProtocolBroken("parts are followed by parts")
         size -= len(part.data)
         yield part.data
-
-
-async def _heard(socket: ClientWebSocketResponse) -> wire.FromLeader | None:
-    """The next message; None at the end. Raises ProtocolBroken, and what ended the connection."""
-    message = await socket.receive()
-    if message.type is WSMsgType.BINARY:
-        return wire.from_leader(message.data)
-    if message.type in (WSMsgType.CLOSE, WSMsgType.CLOSING, WSMsgType.CLOSED):
-        return None
-    if message.type is WSMsgType.ERROR and isinstance(message.data, Exception):
-        raise ConnectionError(str(message.data)) from message.data
-    raise wire.ProtocolBroken("the leader sends binary messages")
 
 
 def _reason(errors: BaseExceptionGroup[BaseException]) -> str:

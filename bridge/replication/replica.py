@@ -26,9 +26,8 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
-from typing import TypeAlias
+from typing import Any, TypeAlias
 from urllib.parse import urlsplit
 
 import msgspec
@@ -43,13 +42,12 @@ from bridge.replication.elector import Elector, LeaseApi, Tenure
 from bridge.replication.following import CannotFollow, Leader, StateFollower
 from bridge.replication.identity import (
     ReplicaSettings,
-    SharedSecret,
     new_identity,
     read_predecessors,
     write_identities,
 )
 from bridge.replication.lease import Lease, Published
-from bridge.replication.serving import ReplicationServer, Replicator, ServedState
+from bridge.replication.serving import ReplicationServer, Replicator
 from bridge.telemetry.facts import Report
 from bridge.telemetry.facts.election import FollowerInSync, FollowerLost, FollowingFailed, TookOverLacking
 
@@ -72,7 +70,7 @@ class Term:
         self.replicator = Replicator(settings.election.ack_timeout)
         self.capture = Capture(tenure.term, self.replicator, settings.state)
         """For the outbox."""
-        self.published = Published(leader=settings.identity, term=tenure.term)
+        self._published = Published(leader=settings.identity, term=tenure.term)
         self._server: ReplicationServer | None = None
 
     @property
@@ -98,17 +96,13 @@ class Term:
     async def announce(self) -> None:
         """Before the first delivery, with the state open: followers can connect, and the Lease says so. Raises OSError
         if the port is taken."""
-        settings, election = self._settings, self._settings.election
+        settings = self._settings
         identity = await asyncio.to_thread(new_identity, settings.state)
-        secret = SharedSecret(settings.keys, settings.bridge, identity.fingerprint)
-        served = ServedState(settings.state, self.capture.history, settings.cluster, settings.shard_name)
         host = await asyncio.to_thread(own_address, settings.api_server)
-        server = ReplicationServer(served, self.replicator, identity, secret, (host, election.port), self._report)
+        server = ReplicationServer(settings, self.capture.history, self.replicator, identity, host, self._report)
         await server.start()
         self._server = server
-        self.published = msgspec.structs.replace(
-            self.published, address=host_and_port(host, server.port), fingerprint=identity.fingerprint
-        )
+        self._say(address=host_and_port(host, server.port), fingerprint=identity.fingerprint)
         self._took_over()
         await self.tenure.confirmed()
         if self.lacking:
@@ -116,14 +110,17 @@ class Term:
             self._report(TookOverLacking(self.tenure.term, "" if before is None else replica_of(before.leader)))
 
     async def _publish(self, runs: frozenset[str]) -> str:
-        before, names = set(self.published.in_sync), self.followers
-        self.published = msgspec.structs.replace(self.published, in_sync=tuple(sorted(runs)))
+        before, names = set(self._published.in_sync), self.followers
+        self._say(in_sync=tuple(sorted(runs)))
         await self.tenure.confirmed()
         for run in sorted(before - runs):
             self._report(FollowerLost(replica_of(run), connected=run in names))
         for run in sorted(runs - before):
             self._report(FollowerInSync(replica_of(run), self.tenure.term))
         return self.tenure.version
+
+    def _say(self, **what: Any) -> None:
+        self._published = self.tenure.published = msgspec.structs.replace(self._published, **what)
 
     @property
     def followers(self) -> dict[str, str]:
@@ -167,14 +164,12 @@ class Replica:
         self._lead = lead
         self._beside = beside
         self._report = report
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix="follower")
-        self._state: CopiedState | None = state
-        self._follower: StateFollower | None = None
+        self._follower: StateFollower | None = StateFollower(state, settings)
+        """While this replica follows."""
         self._leader: Leader | None = None
         self._news = asyncio.Event()
         self._failure = ""
         self._following: asyncio.Task[None] | None = None
-        self._published = Published(leader=settings.identity, term=0)
         self._tasks: asyncio.TaskGroup
         self.term: Term | None = None
         """While this replica leads."""
@@ -199,7 +194,6 @@ class Replica:
                 await self._end_following()
         finally:
             await self._end_following()
-            self._thread.shutdown()
 
     def stop(self) -> None:
         """Lets the work end, and leaves the Lease to others."""
@@ -240,7 +234,6 @@ class Replica:
         """See Duties."""
         await self._end_following()
         self.term = Term(self._settings, tenure, took_over, self._report)
-        self._published = self.term.published
         try:
             await self._lead(self.term)
         except asyncio.CancelledError:
@@ -249,16 +242,9 @@ class Replica:
         finally:
             self.term = None
         if isinstance(self._elector.state, SteppingDown) and not tenure.ending.is_set():
-            self._state = await asyncio.get_running_loop().run_in_executor(
-                self._thread, CopiedState, self._settings.state
-            )
+            state = await asyncio.to_thread(CopiedState, self._settings.state)
+            self._follower = StateFollower(state, self._settings)
             self._begin_following()
-
-    def published(self) -> Published:
-        """See Duties."""
-        if self.term is not None:
-            self._published = self.term.published
-        return self._published  # Behind the end of the work, its last list.
 
     def observed(self, lease: Lease | None) -> None:
         """See Duties."""
@@ -306,34 +292,27 @@ class Replica:
             self._following.cancel()
             await asyncio.wait([self._following])
             self._following = None
-        if self._state is not None:
-            state, self._state = self._state, None
-            await asyncio.get_running_loop().run_in_executor(self._thread, state.close)
-        self._follower = None
+        if self._follower is not None:
+            follower, self._follower = self._follower, None
+            await follower.close()
 
     async def _follow(self) -> None:
-        if self._state is None:
-            return
-        self._follower = follower = StateFollower(self._state, self._thread, self._settings)
+        """One leader after the other, until cancelled."""
+        pause, now = _PAUSE, asyncio.get_running_loop().time
         async with self._beside():
-            await self._follow_leaders(follower)
-
-    async def _follow_leaders(self, follower: StateFollower) -> None:
-        """One after the other, until cancelled."""
-        pause = _PAUSE
-        while True:
-            self._news.clear()
-            if (leader := self._leader) is None:
-                await self._news.wait()
-                continue
-            began = asyncio.get_running_loop().time()
-            await self._follow_until_news(follower, leader)
-            if asyncio.get_running_loop().time() - began > _LONGEST_PAUSE:
-                pause = _PAUSE
-            with suppress(TimeoutError):
-                async with asyncio.timeout(pause):
+            while (follower := self._follower) is not None:
+                self._news.clear()
+                if (leader := self._leader) is None:
                     await self._news.wait()
-            pause = _PAUSE if self._news.is_set() else min(2 * pause, _LONGEST_PAUSE)
+                    continue
+                began = now()
+                await self._follow_until_news(follower, leader)
+                if now() - began > _LONGEST_PAUSE:
+                    pause = _PAUSE
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(pause):
+                        await self._news.wait()
+                pause = _PAUSE if self._news.is_set() else min(2 * pause, _LONGEST_PAUSE)
 
     async def _follow_until_news(self, follower: StateFollower, leader: Leader) -> None:
         """Until the connection ends, or another replica leads."""
@@ -348,9 +327,8 @@ class Replica:
             results = await asyncio.gather(following, news, return_exceptions=True)
         match results[0]:
             case CannotFollow() as error:
-                if str(error) != self._failure:
-                    self._failure = str(error)
-                    self._report(FollowingFailed(leader.address, self._failure))
+                self._failure = str(error)
+                self._report(FollowingFailed(leader.address, self._failure))
             case asyncio.CancelledError() | None:
                 pass
             case BaseException() as error:

@@ -16,17 +16,16 @@ from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import BinaryIO, TypeAlias
 
-from aiohttp import WSMsgType, web
+from aiohttp import web
 
 from bridge.http.listener import Bounds, Limits, Listener
 from bridge.outbox import BaseCopy, StateError
 from bridge.outbox.commits import CommitHistory, Frame, FrameLog, Point
 from bridge.outbox.storage import schema
 from bridge.replication import wire
-from bridge.replication.identity import ServerIdentity, SharedSecret
+from bridge.replication.identity import ReplicaSettings, ServerIdentity, SharedSecret
 from bridge.replication.in_sync import REST, InSync, Lag
 from bridge.telemetry.facts import Report
 from bridge.telemetry.facts.election import BaseCopySent
@@ -48,21 +47,6 @@ _INSTALLING = 600.0
 """Seconds in which a follower puts a base copy in its place."""
 _MOST_FOLLOWERS = 8
 _LIMITS = Limits(connections=Bounds(all=16, of_a_client=12))
-
-
-@dataclass(frozen=True, slots=True)
-class ServedState:
-    """What is replicated."""
-
-    directory: Path
-    history: CommitHistory
-    """As it was when the term's first frame was made: the term is its last one."""
-    cluster: str
-    shard: str
-
-    @property
-    def term(self) -> int:
-        return self.history.terms[-1].term
 
 
 class Replicator:
@@ -162,22 +146,30 @@ class ReplicationServer:
 
     def __init__(
         self,
-        served: ServedState,
+        me: ReplicaSettings,
+        history: CommitHistory,
         replicator: Replicator,
         identity: ServerIdentity,
-        secret: SharedSecret,
-        listen: tuple[str, int],
+        host: str,
         report: Report,
     ) -> None:
-        self._served = served
+        """``history``: of the state, as it was when the term's first frame was made: the term is its last one.
+        ``host``: to listen on."""
+        self._me = me
+        self._history = history
         self._replicator = replicator
-        self._secret = secret
+        self._secret = SharedSecret(me.keys, me.bridge, identity.fingerprint)
         self._report = report
         self._connections: dict[str, _Connection] = {}
         self._copying = asyncio.Lock()
-        host, port = listen
         self._listener = Listener(
-            REPLICATION_SERVER, host, port, limits=_LIMITS, report=report, judge=self._judge, tls=identity.context
+            REPLICATION_SERVER,
+            host,
+            me.election.port,
+            limits=_LIMITS,
+            report=report,
+            judge=self._judge,
+            tls=identity.context,
         )
         self._listener.router.add_get(wire.PATH, self._serve)
 
@@ -218,7 +210,7 @@ class ReplicationServer:
         with suppress(ConnectionError, TimeoutError, wire.ProtocolBroken):
             await self._say(socket, wire.Welcome(self._secret.proof(nonce)))
             async with asyncio.timeout(_FIRST_WORDS):
-                hello = await _heard(socket)
+                hello = await wire.heard(socket)
             if not isinstance(hello, wire.FollowerHello) or not 1 <= len(hello.run) <= wire.LONGEST_RUN:
                 raise wire.ProtocolBroken("a follower begins with hello")
             if reason := self._refusal(hello):
@@ -230,11 +222,11 @@ class ReplicationServer:
 
     def _refusal(self, hello: wire.FollowerHello) -> str:
         """Why this replica cannot follow; empty if it can."""
-        served = self._served
-        if hello.cluster != served.cluster:
-            return f"this is a bridge of the cluster {served.cluster!r}, and not of {hello.cluster!r}"
-        if hello.shard != served.shard:
-            return f"this is the shard {served.shard or 'of all objects'}, and not {hello.shard or 'of all objects'}"
+        me = self._me
+        if hello.cluster != me.cluster:
+            return f"this is a bridge of the cluster {me.cluster!r}, and not of {hello.cluster!r}"
+        if hello.shard != me.shard_name:
+            return f"this is the shard {me.shard_name or 'of all objects'}, and not {hello.shard or 'of all objects'}"
         if hello.newest_format < schema.FORMAT:
             return (
                 f"the leader's state has format {schema.FORMAT}, and this version of kubedelta has "
@@ -264,7 +256,7 @@ class ReplicationServer:
     async def _hear(self, connection: _Connection) -> None:
         """Returns when the follower has ended the connection."""
         run, replicator = connection.hello.run, self._replicator
-        while (message := await _heard(connection.socket)) is not None:
+        while (message := await wire.heard(connection.socket)) is not None:
             if not isinstance(message, wire.CommitAcknowledged):
                 raise wire.ProtocolBroken("a follower says hello once")
             if message.commit > connection.at:
@@ -276,7 +268,7 @@ class ReplicationServer:
 
     async def _send(self, connection: _Connection) -> None:
         hello, replicator = connection.hello, self._replicator
-        history = CommitHistory(self._served.history.terms, replicator.frames.newest)
+        history = CommitHistory(self._history.terms, replicator.frames.newest)
         point = Point(hello.term, hello.mark, hello.commit)
         if hello.format != schema.FORMAT or not history.contains(point):
             connection.at = -1
@@ -294,7 +286,7 @@ class ReplicationServer:
             elif connection.knows is not (is_named := replicator.names(hello.run)):
                 connection.knows = is_named
                 if is_named:
-                    await self._say(connection.socket, wire.Named(self._served.term, replicator.version))
+                    await self._say(connection.socket, wire.Named(self._history.terms[-1].term, replicator.version))
             else:
                 await news.wait()
 
@@ -335,7 +327,7 @@ class ReplicationServer:
 
     @asynccontextmanager
     async def _copied(self) -> AsyncIterator[tuple[BaseCopy, BinaryIO]]:
-        copy = await asyncio.to_thread(BaseCopy, self._served.directory)
+        copy = await asyncio.to_thread(BaseCopy, self._me.state)
         try:
             while not await asyncio.to_thread(copy.step):  # noqa: ASYNC110  # a rate, and no wait for an event
                 await asyncio.sleep(wire.PART / _RATE)
@@ -344,16 +336,6 @@ class ReplicationServer:
         finally:
             await asyncio.to_thread(copy.close)
 
-    async def _say(self, socket: web.WebSocketResponse, message: wire.FromLeader) -> None:
+    async def _say(self, socket: web.WebSocketResponse, message: wire.Message) -> None:
         async with asyncio.timeout(_SILENCE):
             await socket.send_bytes(wire.encode(message))
-
-
-async def _heard(socket: web.WebSocketResponse) -> wire.FromFollower | None:
-    """The next message; None at the end. Raises ProtocolBroken."""
-    message = await socket.receive()
-    if message.type is WSMsgType.BINARY:
-        return wire.from_follower(message.data)
-    if message.type in (WSMsgType.CLOSE, WSMsgType.CLOSING, WSMsgType.CLOSED):
-        return None
-    raise wire.ProtocolBroken("a follower sends binary messages")

@@ -15,9 +15,12 @@ A message has at most ``MOST`` bytes. Both sides check what they get: the other 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TypeAlias
 
 import msgspec
+from aiohttp import ClientWebSocketResponse, WSMsgType
+from aiohttp.web import WebSocketResponse
 
 PATH = "/replication"
 NONCE = "Kubedelta-Nonce"
@@ -97,25 +100,29 @@ class CommitAcknowledged(msgspec.Struct, frozen=True, tag="acknowledged"):
     commit: int
 
 
-FromLeader: TypeAlias = Welcome | FollowerRefused | BaseCopyBegins | NextPart | Commit | Named
-FromFollower: TypeAlias = FollowerHello | CommitAcknowledged
+Message: TypeAlias = (
+    Welcome | FollowerHello | FollowerRefused | BaseCopyBegins | NextPart | Commit | Named | CommitAcknowledged
+)
 
 encode = msgspec.msgpack.Encoder().encode
-_from_leader: msgspec.msgpack.Decoder[FromLeader] = msgspec.msgpack.Decoder(FromLeader)
-_from_follower: msgspec.msgpack.Decoder[FromFollower] = msgspec.msgpack.Decoder(FromFollower)
+_decode: Callable[[bytes], Message] = msgspec.msgpack.Decoder(Message).decode
 
 
-def from_leader(message: bytes) -> FromLeader:
+def decode(message: bytes) -> Message:
     """Raises ProtocolBroken."""
     try:
-        return _from_leader.decode(message)
+        return _decode(message)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise ProtocolBroken(f"the leader sent what is no message: {error}") from error
+        raise ProtocolBroken(f"the other side sent what is no message: {error}") from error
 
 
-def from_follower(message: bytes) -> FromFollower:
-    """Raises ProtocolBroken."""
-    try:
-        return _from_follower.decode(message)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise ProtocolBroken(f"the follower sent what is no message: {error}") from error
+async def heard(socket: ClientWebSocketResponse | WebSocketResponse) -> Message | None:
+    """The next message; None at the end. Raises ProtocolBroken, and ConnectionError for what ended the connection."""
+    received = await socket.receive()
+    if received.type is WSMsgType.BINARY:
+        return decode(received.data)
+    if received.type in (WSMsgType.CLOSE, WSMsgType.CLOSING, WSMsgType.CLOSED):
+        return None
+    if received.type is WSMsgType.ERROR and isinstance(received.data, Exception):
+        raise ConnectionError(str(received.data)) from received.data
+    raise ProtocolBroken("the other side sent no binary message")

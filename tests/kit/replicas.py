@@ -4,13 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from contextlib import closing
-from typing import Any
 
-import apsw
-
-from bridge.outbox import FILE
 from tests.kit.bridge_process import BridgeProcess
+from tests.kit.copied_states import are_equal
 from tests.kit.deadlines import BUSY
 
 
@@ -48,39 +44,15 @@ class Replicas:
         )
 
     async def until_equal(self) -> None:
-        """Wait for a moment in which both states have the same commit, also under load, and compare all their rows. A
-        replica without a state has none yet."""
+        """Wait for a moment in which both states have the same commit, also under load, and compare all their rows."""
         async with asyncio.timeout(60 * BUSY):
-            while not await asyncio.to_thread(_are_equal, *self.both):  # noqa: ASYNC110  # a file announces nothing
+            while not await asyncio.to_thread(are_equal, *(each.state for each in self.both)):  # noqa: ASYNC110  # a file announces nothing
                 await asyncio.sleep(0.01)
 
     async def until_ready(self) -> None:
         """Of each that follows: it is in sync."""
         for each in self.both:
             await each.until("it is ready", lambda now: now.value("ready") == 1, timeout=120)
-
-
-def _are_equal(first: BridgeProcess, second: BridgeProcess) -> bool:
-    """False at different commits. Raises AssertionError for different rows."""
-    if not all((each.state / FILE).exists() for each in (first, second)):
-        return False
-    with closing(_opened(first)) as here, closing(_opened(second)) as there, here, there:
-        begun = [list(each.execute("SELECT term, committed FROM meta")) for each in (here, there)]
-        if begun[0] != begun[1]:
-            return False
-        tables = "SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite_%' ORDER BY name"
-        names = [name for (name,) in here.execute(tables)]
-        assert names == [name for (name,) in there.execute(tables)]
-        for name in names:
-            rows: list[list[Any]] = [sorted(each.execute(f"SELECT * FROM {name}"), key=repr) for each in (here, there)]
-            assert rows[0] == rows[1], f"{name} differs at the same commit"
-    return True
-
-
-def _opened(replica: BridgeProcess) -> apsw.Connection:
-    connection = apsw.Connection(str(replica.state / FILE), flags=apsw.SQLITE_OPEN_READWRITE)
-    connection.set_busy_timeout(10_000)
-    return connection
 
 
 async def leads(replica: BridgeProcess) -> bool:

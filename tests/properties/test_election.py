@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 
 from bridge.model.policies import LeaseTiming
 from bridge.replication.deciding import (
+    Acquiring,
     Ended,
     Following,
     Held,
@@ -36,6 +37,7 @@ from bridge.replication.deciding import (
     Wait,
 )
 from bridge.replication.lease import Lease, LeaseHolder, created, lease_of, released, renewed, taken
+from tests.bridge.replication.lease_store import LeaseStore
 from tests.kit.examples import examples
 
 TIMING = LeaseTiming()
@@ -49,14 +51,13 @@ CALM = 60.0
 class World:
     """Time, the Lease, and the faults."""
 
-    def __init__(self, random: Random, faults: bool = True) -> None:
+    def __init__(self, random: Random) -> None:
         self.random = random
         self.now = 0.0
         self.calm_from = LENGTH - CALM
         self.events: list[tuple[float, int, Callable[[], None]]] = []
         self.numbers = count()
-        self.body: bytes | None = None
-        self.version = 0
+        self.store = LeaseStore()
         self.electors: list[SimulatedElector] = []
         self.terms: list[int] = []
         self.deletes = 0
@@ -85,38 +86,35 @@ class World:
 
     # ── The Lease ────────────────────────────────────────────────────────────
 
-    def write(self, body: bytes | None, version: str) -> str:
+    @property
+    def body(self) -> bytes | None:
+        return None if self.store.body is None else json.dumps(self.store.body).encode()
+
+    def write(self, body: bytes, version: str) -> str:
         """``stored``, ``conflict`` or ``missing``. ``version`` "" creates."""
-        if body is not None and version == "" and self.body is not None:
-            return "conflict"
-        if version and self.body is None:
+        current = "" if self.store.body is None else self.store.body["metadata"]["resourceVersion"]
+        if version and not current:
             return "missing"
-        if version and version != str(self.version_of(self.body)):
+        if version != current:
             return "conflict"
-        self.version += 1
-        if body is not None:
-            whole = json.loads(body)
-            whole["metadata"]["resourceVersion"] = str(self.version)
-            body = json.dumps(whole).encode()
-        self.body = body
-        for each in self.electors:
-            each.send(self.body, str(self.version))
+        self.store.write(json.loads(body))
+        self.announce()
         return "stored"
 
-    @staticmethod
-    def version_of(body: bytes | None) -> int:
-        return 0 if body is None else int(json.loads(body)["metadata"]["resourceVersion"])
+    def announce(self) -> None:
+        for each in self.electors:
+            each.send(self.body, str(self.store.version))
 
     def delete(self) -> None:
-        if self.body is not None:
+        if self.store.body is not None:
             self.deletes += 1
-            self.write(None, str(self.version_of(self.body)))
+            self.store.delete()
+            self.announce()
 
     def annotate(self) -> None:
-        if self.body is not None:
-            whole = json.loads(self.body)
-            whole["metadata"].setdefault("annotations", {})["team"] = str(self.now)
-            self.write(json.dumps(whole).encode(), whole["metadata"]["resourceVersion"])
+        if self.store.body is not None:
+            self.store.annotate("team", str(self.now))
+            self.announce()
 
 
 @dataclass
@@ -195,7 +193,7 @@ class SimulatedElector:
                 assert isinstance(self.state, Following)
                 self.highest, self.predecessor = term, self.identity  # As Duties.remember.
                 lease = self.state.known.lease
-                self.enter(self.rules.taking(self.state, term))
+                self.enter(Acquiring(known=self.state.known, term=term))
                 claim = self.claim(term)
                 new = (
                     created(self.claim(term - 1), "apps", "x", None, self.wall)

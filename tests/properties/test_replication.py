@@ -35,7 +35,6 @@ from aiohttp import WSMessage, WSMsgType
 from hypothesis import event, given
 from hypothesis import strategies as st
 
-from bridge.model.policies import LeaseTiming, StartPolicy
 from bridge.model.primitives.packing import pack
 from bridge.model.status import ElectionState
 from bridge.outbox.commits import CommitHistory, Frame, Point, history_of
@@ -43,24 +42,23 @@ from bridge.outbox.copied_state import CopiedState
 from bridge.outbox.log import record_codec, statements
 from bridge.outbox.opening import OpenedState, open_state
 from bridge.outbox.storage.directory_lock import FILE, WAL
-from bridge.plan.plan import ElectionPlan
+from bridge.replication import following, replica, wire
 from bridge.replication import identity as predecessor
-from bridge.replication import replica, wire
 from bridge.replication.elector import Elector
 from bridge.replication.following import Leader, StateFollower
-from bridge.replication.identity import ReplicaSettings, ServerIdentity
+from bridge.replication.identity import ServerIdentity
 from bridge.replication.in_sync import InSync
 from bridge.replication.lease import LAST_TERM, PUBLISHED, TERM, Published
 from bridge.replication.replica import Replica, Term
 from bridge.replication.serving import ReplicationServer, Replicator
 from bridge.telemetry.facts import Fact
 from tests.bridge.replication.lease_store import FakeLeaseApi, LeaseStore
-from tests.bridge.replication.pair import rows_of_all_tables
+from tests.bridge.replication.pair import SINKS, settings
+from tests.kit.copied_states import content, rows_of_all_tables
 from tests.kit.examples import examples
 from tests.kit.virtual_time import Inline, run_in_virtual_time
 
 KEYS = ("shop/a", "shop/b", "shop/c")
-SINKS = {"audit": StartPolicy.SNAPSHOT}
 NOW = "2026-11-27T00:00:00.000000Z"
 BODY = pack(b"{}")
 HEARTBEAT = 7.5
@@ -136,10 +134,10 @@ class Line:
 class LineServer(ReplicationServer):
     """Serves followers over lines."""
 
-    def __init__(self, world: World, served: Any, replicator: Any, identity: Any, secret: Any, listen: Any, *more: Any):
-        super().__init__(served, replicator, identity, secret, listen, *more)
+    def __init__(self, world: World, me: Any, history: Any, replicator: Any, identity: Any, host: str, report: Any):
+        super().__init__(me, history, replicator, identity, host, report)
         self._world = world
-        self.host = str(listen[0])
+        self.host = host
         self.fingerprint = str(identity.fingerprint)
         self._port_number = next(world.ports)
         self._serving: list[asyncio.Task[None]] = []
@@ -163,9 +161,8 @@ class LineServer(ReplicationServer):
         self._serving.append(asyncio.get_running_loop().create_task(self._serve_line(line)))
 
     async def _serve_line(self, line: Any) -> None:
-        message = await line.receive()
-        if message.type is WSMsgType.BINARY:
-            hello = wire.from_follower(message.data)
+        hello = await wire.heard(line)
+        if hello is not None:
             assert isinstance(hello, wire.FollowerHello)
             assert not self._refusal(hello)
             await self._follow(hello, line)
@@ -207,19 +204,8 @@ class Process:
         self.identity = f"{host.name}_{next(world.runs)}"
         self.dead = False
         self.api = FakeLeaseApi(world.store)
-        election = ElectionPlan(namespace="apps", lease="kubedelta", name=host.name, timing=LeaseTiming())
-        settings = ReplicaSettings(
-            election=election,
-            identity=self.identity,
-            cluster="prod",
-            shard=None,
-            keys=[b"k" * 32],
-            state=self.directory,
-            cipher=None,
-            api_server=host.name,
-        )
         self.replica = Replica(
-            settings,
+            settings(self.directory, self.identity, api_server=host.name),
             CopiedState(self.directory),
             self.api,
             lead=self._lead,
@@ -386,6 +372,8 @@ class Host:
                 shutil.copy(self.directory / predecessor.FILE, older)
             self.kill(older)
 
+    def rest(self) -> None: ...
+
     def sync(self) -> None:
         """The disk has everything up to now."""
         if self.process is not None and not self.process.leads:
@@ -448,6 +436,8 @@ class World:
         self.lines: list[Line] = []
         self.ports, self.runs, self.copies = count(1), count(1), count(1)
         self.calm = False
+        self.quiet_until = 0.0
+        """No fault is to happen before."""
         self.hosts = [Host(self, f"kubedelta-{number}", folder / f"disk-{number}") for number in range(replicas)]
         for host in self.hosts:
             host.directory.mkdir(mode=0o700)
@@ -550,23 +540,18 @@ class World:
             self.later(HEARTBEAT, lambda: self.break_lines(one, other))
         self.later(lasts, lambda: self.cut.difference_update(cut))
 
-    def back_up(self) -> Callable[[], None]:
-        """Returns what restores the API server as it is now."""
-        body, version = deepcopy(self.store.body), self.store.version
+    def back_up(self) -> None:
+        self.backup = deepcopy(self.store.body), self.store.version
 
-        def restore() -> None:
-            self.store.restore(body, version)
-
-        return restore
-
-    def restore(self, restore: Callable[[], None]) -> None:
-        """Excluded: replicas that know nothing of the terms that the backup undoes, and come back before the others
-        have a leader again. Nobody could tell such a Lease from a true one."""
+    def restore(self) -> None:
+        """The API server is again as it was backed up last. Excluded: replicas that know nothing of the terms that the
+        backup undoes, and come back before the others have a leader again. Nobody could tell such a Lease from a true
+        one."""
         running = [each.process for each in self.hosts if each.process is not None and not each.process.task.done()]
         newest = max((each.replica.status().term for each in running), default=0)
         knowing = [each for each in running if each.api.reachable and each.replica.status().term == newest]
         if len(knowing) == len(self.hosts) and any(each.leads for each in knowing):
-            restore()
+            self.store.restore(*self.backup)
             self.quiet_until = asyncio.get_running_loop().time() + 40.0
 
     def forge(self) -> None:
@@ -586,12 +571,30 @@ class World:
         )
         self.store.annotate(PUBLISHED, msgspec.json.encode(forged).decode())
 
-    quiet_until = 0.0
+    # ── A fault by its name ──────────────────────────────────────────────────
 
-    @property
-    def is_quiet(self) -> bool:
-        """No fault is to happen now."""
-        return asyncio.get_running_loop().time() < self.quiet_until
+    def happens(self, fault: str, which: int) -> None:
+        """To this replica, or to the leader."""
+        if asyncio.get_running_loop().time() < self.quiet_until:
+            return
+        host, other = (self.hosts[(which + step) % len(self.hosts)] for step in (0, 1))
+        leader = next((each for each in self.hosts if each.process is not None and each.process.leads), host)
+        match fault:
+            case "kill the leader":
+                leader.kill()
+            case "isolate the leader":
+                leader.lose_api()
+                for each in self.hosts:
+                    if each is not leader:
+                        self.cut_off(leader.name, each.name)
+            case "cut":
+                self.cut_off(host.name, other.name)
+            case "break":
+                self.break_lines(host.name)
+            case "back_up" | "restore" | "forge":
+                getattr(self, fault)()
+            case _:
+                getattr(host, fault)()
 
 
 GAP = "gap"
@@ -603,9 +606,7 @@ def _name(op: str, key: str, version: str) -> str:
 
 def digest(connection: apsw.Connection) -> bytes:
     """Of all that a database has."""
-    names = connection.execute("SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite_%'")
-    content = [(name, sorted(connection.execute(f"SELECT * FROM {name}"), key=repr)) for (name,) in [*names]]
-    return hashlib.sha256(repr(content).encode()).digest()
+    return hashlib.sha256(repr(content(connection)).encode()).digest()
 
 
 # ── A run ────────────────────────────────────────────────────────────────────
@@ -618,33 +619,21 @@ def over_lines(world: World) -> Iterator[None]:
     fakes = {
         "ReplicationServer": partial(LineServer, world),
         "StateFollower": partial(LineFollower, world),
-        "ThreadPoolExecutor": Inline,
         "own_address": lambda host: host,
         "new_identity": lambda _: ServerIdentity(None, f"{next(fingerprints):064x}"),  # type: ignore[arg-type]
     }
     with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(following, "ThreadPoolExecutor", Inline)
         for name, fake in fakes.items():
             patch.setattr(replica, name, fake)
         yield
 
 
-FAULTS = (
-    *("kill", "kill the leader", "kill the leader", "power cut", "lose a volume", "stop"),
-    *(
-        "isolate the leader",
-        "isolate the leader",
-        "cut",
-        "cut",
-        "break",
-        "break",
-        "lose the API",
-        "lose answers",
-        "back up",
-        "restore",
-        "sync",
-        "rest",
-    ),
-)
+FAULTS = [
+    *["kill", "kill the leader", "kill the leader", "cut_power", "lose_volume", "stop"],
+    *["isolate the leader", "isolate the leader", "cut", "cut", "break", "break", "lose_api", "lose_answers"],
+    *["back_up", "restore", "sync", "rest"],
+]
 PAUSES = (0.0, 0.2, 0.9, 2.0, 8.0, 20.0)
 Mutant: TypeAlias = Callable[[pytest.MonkeyPatch], None]
 Story: TypeAlias = Sequence[tuple[float, str, int]]
@@ -665,45 +654,10 @@ async def live(folder: Path, seed: int, replicas: int, story: Story) -> World:
             world.later(world.chance.uniform(0, 3), host.start)
         await asyncio.sleep(25)
         changing = asyncio.get_running_loop().create_task(change(world))
-        restore: Callable[[], None] = world.back_up()
+        world.back_up()
         for seconds, fault, which in story:
             await asyncio.sleep(seconds)
-            host, other = (world.hosts[(which + step) % replicas] for step in (0, 1))
-            leader = next((each for each in world.hosts if each.process is not None and each.process.leads), host)
-            if world.is_quiet:
-                continue
-            match fault:
-                case "kill":
-                    host.kill()
-                case "kill the leader":
-                    leader.kill()
-                case "power cut":
-                    host.cut_power()
-                case "lose a volume":
-                    host.lose_volume()
-                case "stop":
-                    host.stop()
-                case "cut":
-                    world.cut_off(host.name, other.name)
-                case "isolate the leader":
-                    leader.lose_api()
-                    for each in world.hosts:
-                        if each is not leader:
-                            world.cut_off(leader.name, each.name)
-                case "break":
-                    world.break_lines(host.name)
-                case "lose the API":
-                    host.lose_api()
-                case "lose answers":
-                    host.lose_answers()
-                case "forge":
-                    world.forge()
-                case "back up":
-                    restore = world.back_up()
-                case "restore":
-                    world.restore(restore)
-                case "sync":
-                    host.sync()
+            world.happens(fault, which)
         await asyncio.sleep(5)
         changing.cancel()
         world.calm = True

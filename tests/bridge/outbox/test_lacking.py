@@ -24,7 +24,7 @@ from bridge.plan.plan import SinkPlan
 from bridge.telemetry.facts import Fact, discard
 from bridge.telemetry.facts.outbox import ReplicasLeft
 from tests.bridge.outbox.opened import alter, crashed
-from tests.bridge.replication.pair import history_in
+from tests.kit.copied_states import history_in
 from tests.kit.informed import Informed
 from tests.kit.pipelines import opened_feeds, without_worker
 from tests.kit.sinks import RecordingSink

@@ -5,50 +5,42 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import AsyncIterator, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import apsw
-
 from bridge.model.policies import LeaseTiming, StartPolicy
-from bridge.outbox import FILE, Outbox
-from bridge.outbox.commits import Capture, CommitHistory, history_of
+from bridge.model.status import replica_of
+from bridge.outbox import Outbox
+from bridge.outbox.commits import Capture, CommitHistory
 from bridge.outbox.copied_state import CopiedState
 from bridge.plan.plan import ElectionPlan
 from bridge.replication.following import CannotFollow, Leader, StateFollower
-from bridge.replication.identity import ReplicaSettings, ServerIdentity, SharedSecret, new_identity
-from bridge.replication.serving import FRAMES, ReplicationServer, Replicator, ServedState
+from bridge.replication.identity import ReplicaSettings, ServerIdentity, new_identity
+from bridge.replication.serving import FRAMES, ReplicationServer, Replicator
 from bridge.telemetry.facts import discard
 
 KEY = b"k" * 32
-BRIDGE = "prod/kubedelta/kubedelta"
-PATIENCE = 1.0
+BRIDGE = "prod/apps/kubedelta"
 SINKS = {"audit": StartPolicy.SNAPSHOT}
 
 
-def rows_of_all_tables(directory: Path) -> dict[str, list[tuple[Any, ...]]]:
-    """Table → its rows, ascending: the content of a state, however it got there."""
-    connection = apsw.Connection(str(directory / FILE), flags=apsw.SQLITE_OPEN_READWRITE)
-    try:
-        names = [
-            name
-            for (name,) in connection.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")
-            if not name.startswith("sqlite_")
-        ]
-        return {name: sorted(connection.execute(f"SELECT * FROM {name}"), key=repr) for name in names}
-    finally:
-        connection.close()
-
-
-def history_in(directory: Path) -> CommitHistory:
-    connection = apsw.Connection(str(directory / FILE), flags=apsw.SQLITE_OPEN_READWRITE)
-    try:
-        return history_of(connection)
-    finally:
-        connection.close()
+def settings(
+    directory: Path, identity: str, keys: Sequence[bytes] = (KEY,), api_server: str = "https://127.0.0.1:6443"
+) -> ReplicaSettings:
+    return ReplicaSettings(
+        election=ElectionPlan(
+            namespace="apps", lease="kubedelta", name=replica_of(identity) or identity, timing=LeaseTiming()
+        ),
+        identity=identity,
+        cluster="prod",
+        shard=None,
+        keys=keys,
+        state=directory,
+        cipher=None,
+        api_server=api_server,
+    )
 
 
 @dataclass
@@ -102,7 +94,7 @@ async def leading(
     directory: Path,
     term: int,
     *,
-    patience: float = PATIENCE,
+    patience: float = 1.0,
     rest: float = 0.1,
     frames: int = FRAMES,
     lease: Lease | None = None,
@@ -121,9 +113,8 @@ async def leading(
         outbox = await opened.enter_async_context(
             await Outbox.open(directory, SINKS, report=discard, capture=capture, **options)
         )
-        served = ServedState(directory, capture.history, "prod", "")
-        secret = SharedSecret(keys, BRIDGE, identity.fingerprint)
-        server = ReplicationServer(served, replicator, identity, secret, ("127.0.0.1", 0), discard)
+        me = settings(directory, "leader", keys)
+        server = ReplicationServer(me, capture.history, replicator, identity, "127.0.0.1", discard)
         await server.start()
         async with asyncio.TaskGroup() as tasks:
             running = tasks.create_task(replicator.run(lease.publish))
@@ -138,11 +129,8 @@ async def leading(
 class Following:
     """A follower, while it follows."""
 
-    directory: Path
     follower: StateFollower
-    state: CopiedState
     failures: list[str]
-    task: asyncio.Task[None]
     copies: list[CommitHistory]
     """What its base copies had."""
     _applies: threading.Event
@@ -170,18 +158,7 @@ async def following(
     """Inside, follows again whenever the connection ends."""
     await asyncio.to_thread(directory.mkdir, mode=0o700, exist_ok=True)
     state = await asyncio.to_thread(CopiedState, directory)
-    me = ReplicaSettings(
-        election=ElectionPlan(namespace="kubedelta", lease="kubedelta", name=run, timing=LeaseTiming()),
-        identity=run,
-        cluster="prod",
-        shard=None,
-        keys=keys,
-        state=directory,
-        cipher=None,
-        api_server="",
-    )
-    thread = ThreadPoolExecutor(1)
-    follower = StateFollower(state, thread, me)
+    follower = StateFollower(state, settings(directory, run, keys))
     failures: list[str] = []
     copies: list[CommitHistory] = []
     applies = threading.Event()
@@ -210,10 +187,19 @@ async def following(
         async with asyncio.TaskGroup() as tasks:
             task = tasks.create_task(follow())
             try:
-                yield Following(directory, follower, state, failures, task, copies, applies)
+                yield Following(follower, failures, copies, applies)
             finally:
                 applies.set()
                 task.cancel()
     finally:
-        await asyncio.get_running_loop().run_in_executor(thread, state.close)
-        thread.shutdown()
+        await follower.close()
+
+
+@asynccontextmanager
+async def in_sync(
+    directory: Path, leader: Leading, run: str = "follower-1", keys: Sequence[bytes] = (KEY,)
+) -> AsyncIterator[Following]:
+    """As ``following``; inside, the Lease names this follower alone."""
+    async with following(directory, leader.address, run, keys) as follower:
+        await leader.lease.until({run})
+        yield follower

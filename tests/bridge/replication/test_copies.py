@@ -15,7 +15,8 @@ from bridge.outbox import commits
 from bridge.outbox.commits import Frame
 from bridge.replication.serving import Replicator
 from tests.bridge.outbox.opened import alter, opened
-from tests.bridge.replication.pair import SINKS, Leading, following, history_in, leading, rows_of_all_tables
+from tests.bridge.replication.pair import SINKS, Leading, in_sync, leading
+from tests.kit.copied_states import history_in, rows_of_all_tables
 from tests.kit.deadlines import BUSY
 from tests.kit.informed import Informed
 
@@ -37,8 +38,7 @@ async def test_a_new_follower_gets_a_base_copy_and_then_each_commit(tmp_path: Pa
     async with leading(tmp_path / "a", term=1) as leader:
         informed = await Informed().begin(leader.outbox)
         await informed.exports(leader.outbox, "added shop/a", "added shop/b")
-        async with following(tmp_path / "b", leader.address) as follower:
-            await leader.lease.until({"follower-1"})
+        async with in_sync(tmp_path / "b", leader) as follower:
             await informed.exports(leader.outbox, "updated shop/a", "deleted shop/b", position="101")
             await follower.until(leader.replicator.in_sync.newest)
             assert follower.failures == []
@@ -47,8 +47,7 @@ async def test_a_new_follower_gets_a_base_copy_and_then_each_commit(tmp_path: Pa
 
 
 async def test_an_ordinary_outbox_goes_on_with_the_copy(tmp_path: Path) -> None:
-    async with leading(tmp_path / "a", term=1) as leader, following(tmp_path / "b", leader.address):
-        await leader.lease.until({"follower-1"})
+    async with leading(tmp_path / "a", term=1) as leader, in_sync(tmp_path / "b", leader):
         informed = await Informed().begin(leader.outbox)
         [last] = await informed.exports(leader.outbox, "added shop/a")
     async with leading(tmp_path / "b", term=2) as successor:
@@ -65,9 +64,8 @@ async def test_a_transaction_is_done_when_who_is_in_sync_has_it(tmp_path: Path) 
     distributed: list[int] = []
     async with (
         leading(tmp_path / "a", term=1, patience=600, committed=lambda _, last: distributed.append(last)) as leader,
-        following(tmp_path / "b", leader.address) as follower,
+        in_sync(tmp_path / "b", leader) as follower,
     ):
-        await leader.lease.until({"follower-1"})
         informed = await Informed().begin(leader.outbox)
         before = leader.outbox.last
         with follower.stalled():
@@ -85,9 +83,8 @@ async def test_a_transaction_is_done_when_who_is_in_sync_has_it(tmp_path: Path) 
 async def test_who_lags_is_off_the_list_before_the_leader_goes_on(tmp_path: Path) -> None:
     async with (
         leading(tmp_path / "a", term=1, patience=0.2) as leader,
-        following(tmp_path / "b", leader.address) as follower,
+        in_sync(tmp_path / "b", leader) as follower,
     ):
-        await leader.lease.until({"follower-1"})
         informed = await Informed().begin(leader.outbox)
         leader.lease.writable.clear()
         with follower.stalled():
@@ -104,8 +101,8 @@ async def test_who_lags_is_off_the_list_before_the_leader_goes_on(tmp_path: Path
 
 async def test_a_leader_goes_on_without_a_follower_that_is_gone(tmp_path: Path) -> None:
     async with leading(tmp_path / "a", term=1, patience=600) as leader:
-        async with following(tmp_path / "b", leader.address):
-            await leader.lease.until({"follower-1"})
+        async with in_sync(tmp_path / "b", leader):
+            pass
         await leader.lease.until(set())
         await exported(leader, "added shop/a")
 
@@ -114,13 +111,11 @@ async def test_a_leader_goes_on_without_a_follower_that_is_gone(tmp_path: Path) 
 
 
 async def test_a_former_leader_that_shipped_all_gets_no_base_copy(tmp_path: Path) -> None:
-    async with leading(tmp_path / "a", term=1) as leader, following(tmp_path / "b", leader.address):
-        await leader.lease.until({"follower-1"})
+    async with leading(tmp_path / "a", term=1) as leader, in_sync(tmp_path / "b", leader):
         await exported(leader, "added shop/a")
         await leader.ship()
     assert history_in(tmp_path / "a") == history_in(tmp_path / "b")
-    async with leading(tmp_path / "b", term=2) as leader, following(tmp_path / "a", leader.address, "a") as follower:
-        await leader.lease.until({"a"})
+    async with leading(tmp_path / "b", term=2) as leader, in_sync(tmp_path / "a", leader, "a") as follower:
         commit = await exported(leader, "updated shop/a")
         await follower.until(commit)
         assert follower.copies == []
@@ -130,28 +125,25 @@ async def test_a_former_leader_that_shipped_all_gets_no_base_copy(tmp_path: Path
 
 async def test_a_former_leader_with_commits_of_its_own_is_copied(tmp_path: Path) -> None:
     async with leading(tmp_path / "a", term=1) as leader:
-        async with following(tmp_path / "b", leader.address):
-            await leader.lease.until({"follower-1"})
+        async with in_sync(tmp_path / "b", leader):
             await exported(leader, "added shop/a")
         await exported(leader, "added shop/lost")
     assert history_in(tmp_path / "a").commit > history_in(tmp_path / "b").commit
     async with leading(tmp_path / "b", term=2) as leader:
         for number in range(20):  # It comes beyond the number that the former leader reached.
             await exported(leader, f"added shop/{number}")
-        async with following(tmp_path / "a", leader.address, "a") as follower:
-            await leader.lease.until({"a"})
+        async with in_sync(tmp_path / "a", leader, "a") as follower:
             assert len(follower.copies) == 1
     assert rows_of_all_tables(tmp_path / "a") == rows_of_all_tables(tmp_path / "b")
 
 
 async def test_a_state_written_without_followers_has_no_history(tmp_path: Path) -> None:
-    async with leading(tmp_path / "a", term=1) as leader, following(tmp_path / "b", leader.address):
-        await leader.lease.until({"follower-1"})
+    async with leading(tmp_path / "a", term=1) as leader, in_sync(tmp_path / "b", leader):
+        pass
     async with opened(tmp_path / "a", SINKS):
         pass
     assert history_in(tmp_path / "a").point is None
-    async with leading(tmp_path / "a", term=2) as leader, following(tmp_path / "b", leader.address) as follower:
-        await leader.lease.until({"follower-1"})
+    async with leading(tmp_path / "a", term=2) as leader, in_sync(tmp_path / "b", leader) as follower:
         assert len(follower.copies) == 1
     assert rows_of_all_tables(tmp_path / "a") == rows_of_all_tables(tmp_path / "b")
 
@@ -170,8 +162,7 @@ async def test_a_term_is_used_once(tmp_path: Path) -> None:
 async def test_another_leader_with_the_same_term_is_copied(tmp_path: Path) -> None:
     """Both had it: the API server was restored from a backup, and with it the Lease of an earlier term. The numbers of
     their commits are alike, and their commits are not."""
-    async with leading(tmp_path / "a", term=1) as leader, following(tmp_path / "b", leader.address):
-        await leader.lease.until({"follower-1"})
+    async with leading(tmp_path / "a", term=1) as leader, in_sync(tmp_path / "b", leader):
         await exported(leader, "added shop/a")
         await leader.ship()
     async with leading(tmp_path / "a", term=2) as leader:
@@ -179,8 +170,7 @@ async def test_another_leader_with_the_same_term_is_copied(tmp_path: Path) -> No
     async with leading(tmp_path / "b", term=2) as leader:
         await exported(leader, "added shop/kept")
         await exported(leader, "added shop/kept-too")
-        async with following(tmp_path / "a", leader.address, "a") as follower:
-            await leader.lease.until({"a"})
+        async with in_sync(tmp_path / "a", leader, "a") as follower:
             assert len(follower.copies) == 1
     assert rows_of_all_tables(tmp_path / "a") == rows_of_all_tables(tmp_path / "b")
 
@@ -190,13 +180,11 @@ async def test_another_leader_with_the_same_term_is_copied(tmp_path: Path) -> No
 
 async def test_a_copy_that_somebody_changed_is_replaced_by_a_base_copy(tmp_path: Path) -> None:
     async with leading(tmp_path / "a", term=1) as leader:
-        async with following(tmp_path / "b", leader.address):
-            await leader.lease.until({"follower-1"})
+        async with in_sync(tmp_path / "b", leader):
             await exported(leader, "added shop/a")
         await leader.lease.until(set())
         alter(tmp_path / "b", "DELETE FROM cursors")
-        async with following(tmp_path / "b", leader.address) as follower:
-            await leader.lease.until({"follower-1"})
+        async with in_sync(tmp_path / "b", leader) as follower:
             await leader.outbox.sinks.pause("audit", PauseCause.OPERATOR)
             while not follower.copies:  # noqa: ASYNC110
                 await asyncio.sleep(0.005)
@@ -207,8 +195,7 @@ async def test_a_copy_that_somebody_changed_is_replaced_by_a_base_copy(tmp_path:
 
 async def test_a_large_commit_goes_through_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(commits, "LARGE", 10_000)
-    async with leading(tmp_path / "a", term=1) as leader, following(tmp_path / "b", leader.address) as follower:
-        await leader.lease.until({"follower-1"})
+    async with leading(tmp_path / "a", term=1) as leader, in_sync(tmp_path / "b", leader) as follower:
         informed = await Informed().begin(leader.outbox)
         changes = [large(informed.change(f"added shop/{number}")) for number in range(3)]
         await leader.outbox.append(informed.batch(changes, "101"))
@@ -222,13 +209,12 @@ async def test_a_large_commit_goes_through_a_file(tmp_path: Path, monkeypatch: p
 
 async def test_who_is_behind_the_frames_in_memory_gets_a_base_copy(tmp_path: Path) -> None:
     async with leading(tmp_path / "a", term=1, frames=1) as leader:
-        async with following(tmp_path / "b", leader.address):
-            await leader.lease.until({"follower-1"})
+        async with in_sync(tmp_path / "b", leader):
+            pass
         await leader.lease.until(set())
         for number in range(3):
             await exported(leader, f"added shop/{number}")
-        async with following(tmp_path / "b", leader.address) as follower:
-            await leader.lease.until({"follower-1"})
+        async with in_sync(tmp_path / "b", leader) as follower:
             assert len(follower.copies) == 1
     assert rows_of_all_tables(tmp_path / "a") == rows_of_all_tables(tmp_path / "b")
 

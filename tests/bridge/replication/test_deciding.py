@@ -15,7 +15,6 @@ from bridge.replication.deciding import (
     Known,
     Leading,
     Read,
-    Renew,
     Rules,
     Starting,
     State,
@@ -64,17 +63,6 @@ def test_a_lease_taken_too_late_is_not_led() -> None:
 
     assert isinstance(state, Following)
     assert isinstance(RULES.written(candidate, won, began=100.0, now=109.9), TakingOver)
-
-
-def test_a_created_lease_is_not_held_before_a_duration() -> None:
-    """The holder of a Lease that was deleted between two reads may still work."""
-    state = RULES.written(
-        Acquiring(known=Known.first(None, 80.0, 0), term=1), a_lease("a", term=0, renewals=0), began=80.0, now=81.0
-    )
-
-    assert isinstance(state, Following)
-    assert action(state, 95.9) != Take(1)
-    assert action(state, 96.0) == Take(1)
 
 
 def test_a_create_of_ours_that_came_late_is_waited_out() -> None:
@@ -177,30 +165,6 @@ def test_the_terms_end() -> None:
     assert RULES.take_at(used_up.known, clean=True) == inf
 
 
-def test_a_failed_renewal_is_read_and_repeated() -> None:
-    state = RULES.failed(leading(a_lease("a")), 104.0, 0.0)
-
-    assert action(state, 105.9) == Wait(106.0)
-    assert action(state, 106.0) == Read()
-    again = RULES.read(state, a_lease("a", renewals=2), 106.1)
-    assert action(again, 106.1) == Renew()
-
-
-def test_a_failed_first_read_is_repeated() -> None:
-    state = RULES.failed(Starting(highest_term=7, retry_at=-inf), 100.0, 0.5)
-
-    assert action(state, 100.0) == Wait(102.2)
-    known = RULES.read(state, None, 103.0)
-    assert isinstance(known, Following)
-    assert known.known.highest_term == 7
-
-
-def test_a_leader_whose_lease_is_gone_creates_it_at_once() -> None:
-    state = RULES.watched(leading(a_lease("a", 20)), None, "21", 100.5)
-
-    assert action(state, 100.5) == Renew()
-
-
 def test_a_released_lease_is_not_lost() -> None:
     """The watch may announce the release before the answer to it comes."""
     released = RULES.stopped(leading(a_lease("a", 20)), working=False)
@@ -215,8 +179,3 @@ def test_a_leader_still_at_work_loses_a_lease_without_holder() -> None:
     stopping = RULES.stopped(leading(a_lease("a", 20)), working=True)
 
     assert isinstance(RULES.watched(stopping, a_lease("", 21), "21", 100.5), SteppingDown)
-
-
-def test_a_stop_without_work_ends_at_once() -> None:
-    for state in (following(None), Starting(highest_term=0, retry_at=0.0)):
-        assert RULES.stopped(state, working=False) == Ended()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import pytest
 from hypothesis import strategies as st
@@ -28,35 +28,12 @@ def listed(leader: InSync) -> frozenset[str]:
 # ── Examples ─────────────────────────────────────────────────────────────────
 
 
-def test_without_followers_every_commit_counts_at_once() -> None:
-    leader = a_leader()
-    leader.committed(11, 0.0)
-    assert leader.replicated == 11
-    assert not leader.must_write
-
-
 def test_a_follower_that_has_everything_is_named() -> None:
     leader = a_leader()
     leader.connected("b-1", 10, 0.0)
     assert leader.must_write
     assert listed(leader) == {"b-1"}
     assert not leader.must_write
-
-
-def test_a_follower_counts_before_the_lease_names_it() -> None:
-    leader = a_leader()
-    leader.connected("b-1", 10, 0.0)
-    leader.committed(11, 0.0)
-    assert leader.replicated == 10
-    leader.acknowledged("b-1", 11, 0.1)
-    assert leader.replicated == 11
-
-
-def test_who_lacks_a_delivered_commit_is_not_waited_for() -> None:
-    leader = a_leader()
-    leader.connected("b-1", 9, 0.0)
-    assert not leader.must_write
-    assert leader.replicated == 10
 
 
 def test_who_lags_holds_up_until_the_lease_is_without_it() -> None:
@@ -103,20 +80,6 @@ def test_a_follower_comes_back_when_it_kept_up_for_a_while() -> None:
     assert listed(leader) == {"b-1"}
 
 
-def test_a_process_that_began_anew_is_another_run() -> None:
-    leader = a_leader()
-    leader.connected("b-1", 10, 0.0)
-    listed(leader)
-    leader.disconnected("b-1")
-    leader.committed(11, 0.0)
-    leader.connected("b-2", 10, 0.1)
-    assert leader.replicated == 10
-    leader.acknowledged("b-2", 11, 0.2)
-    assert leader.replicated == 10, "the Lease names b-1 still, which has no more"
-    assert listed(leader) == {"b-2"}
-    assert leader.replicated == 11
-
-
 @pytest.mark.parametrize("commit", [5, 10, 12])
 def test_an_acknowledgement_of_what_cannot_be_changes_nothing(commit: int) -> None:
     leader = a_leader()
@@ -146,9 +109,6 @@ class Process:
 
     has: int
     connected: bool = False
-    acknowledged: int = 0
-    lost: bool = False
-    sent: list[int] = field(default_factory=list)
 
 
 class Replicas(RuleBasedStateMachine):

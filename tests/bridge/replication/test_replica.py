@@ -10,22 +10,20 @@ from pathlib import Path
 
 import pytest
 
-from bridge.model.policies import LeaseTiming
 from bridge.outbox.copied_state import CopiedState
-from bridge.plan.plan import ElectionPlan
-from bridge.replication import replica
+from bridge.replication import following
 from bridge.replication.elector import utc
-from bridge.replication.identity import ReplicaSettings
 from bridge.replication.lease import PUBLISHED, LeaseHolder, Published, created
 from bridge.replication.replica import Lead, Replica, Term
 from bridge.telemetry.facts import discard
 from tests.bridge.replication.lease_store import FakeLeaseApi, LeaseStore
+from tests.bridge.replication.pair import settings
 from tests.kit.virtual_time import Inline, run_in_virtual_time
 
 
 @pytest.fixture(autouse=True)
 def threads_in_virtual_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(replica, "ThreadPoolExecutor", Inline)
+    monkeypatch.setattr(following, "ThreadPoolExecutor", Inline)
 
 
 class Kept:
@@ -34,18 +32,14 @@ class Kept:
     def __init__(self, folder: Path, lead: Lead, store: LeaseStore | None = None, run: int = 1) -> None:
         self.api = FakeLeaseApi(store or LeaseStore())
         self.followed = 0
-        election = ElectionPlan(namespace="apps", lease="kubedelta", name="a", timing=LeaseTiming())
-        settings = ReplicaSettings(
-            election=election,
-            identity=f"a_{run}",
-            cluster="prod",
-            shard=None,
-            keys=[b"k" * 32],
-            state=folder,
-            cipher=None,
-            api_server="https://127.0.0.1:6443",
+        self.replica = Replica(
+            settings(folder, f"a_{run}"),
+            CopiedState(folder),
+            self.api,
+            lead=lead,
+            beside=self._beside,
+            report=discard,
         )
-        self.replica = Replica(settings, CopiedState(folder), self.api, lead=lead, beside=self._beside, report=discard)
 
     @asynccontextmanager
     async def _beside(self) -> AsyncIterator[None]:
@@ -121,6 +115,7 @@ def test_who_was_killed_before_publishing_lacked_nothing(tmp_path: Path) -> None
 
         async def lead(term: Term) -> None:
             if publishes:
+                term._say()
                 term._took_over()
                 await term.tenure.confirmed()
             leads.set_result(term.lacking)

@@ -19,16 +19,8 @@ from bridge.model.status import PauseCause
 from bridge.replication import wire
 from bridge.replication.following import Leader
 from bridge.replication.identity import SharedSecret, new_identity
-from tests.bridge.replication.pair import (
-    BRIDGE,
-    KEY,
-    Following,
-    Leading,
-    following,
-    history_in,
-    leading,
-    rows_of_all_tables,
-)
+from tests.bridge.replication.pair import BRIDGE, KEY, Following, Leading, following, in_sync, leading
+from tests.kit.copied_states import history_in, rows_of_all_tables
 from tests.kit.deadlines import until
 
 OTHER_KEY = b"o" * 32
@@ -70,9 +62,8 @@ async def test_one_key_in_common_is_enough(tmp_path: Path, leaders: list[bytes],
     """While a key is renewed, replica by replica."""
     async with (
         leading(tmp_path / "a", term=1, keys=leaders) as leader,
-        following(tmp_path / "b", leader.address, keys=followers) as follower,
+        in_sync(tmp_path / "b", leader, keys=followers) as follower,
     ):
-        await leader.lease.until({"follower-1"})
         assert follower.failures == []
 
 
@@ -112,8 +103,8 @@ async def test_a_fingerprint_that_is_none_is_said(tmp_path: Path, fingerprint: s
 
 async def test_a_false_leader_changes_nothing_and_learns_no_token(tmp_path: Path) -> None:
     """Whoever writes the Lease puts the own address and fingerprint there, and gets the follower's token."""
-    async with leading(tmp_path / "a", term=1) as leader, following(tmp_path / "b", leader.address):
-        await leader.lease.until({"follower-1"})
+    async with leading(tmp_path / "a", term=1) as leader, in_sync(tmp_path / "b", leader):
+        pass
     before = rows_of_all_tables(tmp_path / "b")
     identity = await asyncio.to_thread(new_identity, tmp_path)
     tokens: list[str] = []
@@ -147,8 +138,7 @@ async def test_a_false_leader_changes_nothing_and_learns_no_token(tmp_path: Path
 
 
 async def test_who_breaks_the_protocol_with_the_key_ends_alone(tmp_path: Path) -> None:
-    async with leading(tmp_path / "a", term=1) as leader, following(tmp_path / "b", leader.address):
-        await leader.lease.until({"follower-1"})
+    async with leading(tmp_path / "a", term=1) as leader, in_sync(tmp_path / "b", leader):
         point = leader.replicator.in_sync.newest
         mark = history_in(tmp_path / "a").terms[-1].mark
         hello = wire.FollowerHello("c-1", "c", "prod", "", 10**6, 10**6, 1, mark, point)
@@ -181,9 +171,9 @@ async def test_a_replica_that_cannot_follow_gets_the_reason(
     async with leading(tmp_path / "a", term=1) as leader:
         hello = msgspec.structs.replace(wire.FollowerHello("c-1", "c", "prod", "", 0, 10**6), **change)
         async with with_the_key(leader) as socket:
-            assert isinstance(wire.from_leader(await socket.receive_bytes()), wire.Welcome)
+            assert isinstance(await wire.heard(socket), wire.Welcome)
             await socket.send_bytes(wire.encode(hello))
-            refused = wire.from_leader(await socket.receive_bytes())
+            refused = await wire.heard(socket)
     assert isinstance(refused, wire.FollowerRefused)
     assert reason in refused.reason
 
@@ -201,8 +191,7 @@ async def test_a_token_of_an_earlier_term_opens_nothing(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("says", [b"", b"\x16\x03\x01\x02\x00\x01", b"GET /replication HTTP/1.1\r\n", b"x" * 100_000])
 async def test_connections_that_say_half_of_something_hold_up_nobody(tmp_path: Path, says: bytes) -> None:
-    async with leading(tmp_path / "a", term=1) as leader, following(tmp_path / "b", leader.address) as follower:
-        await leader.lease.until({"follower-1"})
+    async with leading(tmp_path / "a", term=1) as leader, in_sync(tmp_path / "b", leader) as follower:
         writers = []
         for _ in range(60):
             _, writer = await asyncio.open_connection("127.0.0.1", leader.server.port)
@@ -219,8 +208,7 @@ async def test_connections_that_say_half_of_something_hold_up_nobody(tmp_path: P
 @pytest.mark.parametrize("size", [wire.MOST + 1, 8 * wire.MOST])
 async def test_a_message_that_is_too_large_ends_its_connection_alone(tmp_path: Path, size: int) -> None:
     """Of a replica that has the key."""
-    async with leading(tmp_path / "a", term=1) as leader, following(tmp_path / "b", leader.address) as follower:
-        await leader.lease.until({"follower-1"})
+    async with leading(tmp_path / "a", term=1) as leader, in_sync(tmp_path / "b", leader) as follower:
         async with with_the_key(leader) as socket:
             with suppress(ConnectionError):
                 await socket.send_bytes(b"\x00" * size)
@@ -231,9 +219,8 @@ async def test_a_message_that_is_too_large_ends_its_connection_alone(tmp_path: P
 
 @given(st.binary(max_size=200))
 def test_any_bytes_are_a_message_or_none(message: bytes) -> None:
-    for reads in (wire.from_leader, wire.from_follower):
-        with suppress(wire.ProtocolBroken):
-            assert isinstance(reads(message), msgspec.Struct)
+    with suppress(wire.ProtocolBroken):
+        assert isinstance(wire.decode(message), msgspec.Struct)
 
 
 def test_a_secret_belongs_to_a_bridge_and_a_leader() -> None:
