@@ -61,21 +61,14 @@ class Redaction(msgspec.Struct, frozen=True):
     presets: frozenset[RedactionPreset] = frozenset(RedactionPreset)
     rules: tuple[RedactionRule, ...] = ()
 
-    def digest(self, *parts: bytes) -> str:
-        """The digest of the parts under each key, the signing key first, with a blank in between. While a former key is
-        known, a reader can compare a value with an older digest of it."""
-        return self.starting_with()(*parts)
-
-    def starting_with(self, *parts: bytes) -> Callable[..., str]:
-        """``digest`` over these parts and those that it is called with: the former are hashed once for many values."""
-        first, *former = [key.starting_with(*parts) for key in self.keys]
-        return first if not former else lambda *rest: " ".join(digest(*rest) for digest in (first, *former))
-
     def of_object(self, resource: Resource, key: str) -> Callable[..., str]:
-        """``digest`` over the identity of an object and the parts that it is called with: equal values of two objects
-        have different digests."""
+        """Makes digests over the identity of an object and the parts that it is called with: equal values of two
+        objects have different digests. A digest is one under each key, the signing key first, with a blank in between:
+        while a former key is known, a reader can compare a value with an older digest of it."""
         namespace, _, name = key.rpartition("/")
-        return self.starting_with(resource.name.encode(), namespace.encode(), name.encode())
+        identity = resource.name.encode(), namespace.encode(), name.encode()
+        first, *former = [each.starting_with(*identity) for each in self.keys]
+        return first if not former else lambda *rest: " ".join(digest(*rest) for digest in (first, *former))
 
     def extended(self, rules: Iterable[RedactionRule]) -> Redaction:
         return msgspec.structs.replace(self, rules=(*self.rules, *rules))

@@ -53,12 +53,9 @@ class RedactionKey:
         whole.update(inner.digest())
         return whole.digest()
 
-    def digest(self, *parts: bytes) -> str:
-        """``hmac-sha256:<key id>:<64 hexadecimal digits>`` over all parts and the bounds between them."""
-        return self.starting_with()(*parts)
-
     def starting_with(self, *parts: bytes) -> Callable[..., str]:
-        """``digest`` over these parts and those that it is called with: the former are hashed once for many values."""
+        """Makes digests, ``hmac-sha256:<key id>:<64 hexadecimal digits>``, over these parts, those that it is called
+        with, and the bounds between them. The former are hashed once for many values."""
         common, outer, beginning = self._inner.copy(), self._outer, self._beginning
         common.update(_bounded(parts))
 

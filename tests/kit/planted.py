@@ -22,6 +22,10 @@ TYPED_SHAPES: Mapping[Reading, Mapping[str, Shape]] = {
         "named": lambda name, secret: [HARMLESS, {"name": name, "value": secret()}, HARMLESS],
         "value first": lambda name, secret: [{"value": secret(), "name": name}],
         "like json": lambda name, secret: [{"name": "A", "value": '[{"a":[]}]'}, {"name": name, "value": secret()}],
+        "like ends": lambda name, secret: [
+            *({"name": end, "value": "a"} for end in (']"', "]\\", "]\n")),
+            {"name": name, "value": secret()},
+        ],
         "by the form": lambda _, secret: [{"name": "SETTING", "value": text} for text in texts(secret)],
     },
     Reading.ARGUMENTS: {
@@ -50,6 +54,10 @@ FREE_SHAPES: Mapping[Reading, Mapping[str, Shape]] = {
         "other members": lambda name, secret: [{"key": name, "value": secret()}, {"Name": name, "Value": secret()}],
         "lists": lambda name, secret: [{"name": name, "value": [secret(), {"x": secret()}]}, [{name: secret()}]],
         "values": lambda name, secret: [{"name": name, "default": secret(), "values": [secret()]}],
+        "within a value": lambda name, secret: {name: {"value": {"env": [f"{name}={secret()}"]}}},
+        "beside a value": lambda name, secret: [
+            {"name": name, "value": secret(), "more": [1, {"args": [f"--{name}={secret()}"]}]}
+        ],
         "text": lambda name, secret: f"PORT=1 {name}={secret()}",
         "inner": lambda name, secret: {
             "A": {"env": [{"name": name, "value": secret()}], "args": [f"--{name}={secret()}"]}
@@ -59,6 +67,7 @@ FREE_SHAPES: Mapping[Reading, Mapping[str, Shape]] = {
         **TYPED_SHAPES[Reading.ARGUMENTS],
         "text": lambda name, secret: f"run --{name} {secret()}",
         "map": lambda name, secret: {name: secret(), "port": 80},
+        "mixed": lambda name, secret: [1, f"--{name}={secret()}", {"env": {name: secret()}}],
         "items": lambda name, secret: [
             "run",
             {"name": name, "value": secret()},
@@ -135,6 +144,7 @@ SPELLINGS: Mapping[str, Callable[[Any], str]] = {
     "blanks in front of colons": lambda thing: _respelt(thing, '"{}" \n:'),
     "blanks behind colons": lambda thing: _respelt(thing, '"{}": \t'),
     "many blanks": lambda thing: _respelt(thing, '"{}"' + " " * 100 + ":" + " " * 100),
+    "escaped variables": lambda thing: SPELLINGS["compact"](thing).replace("DB_PASSWORD", "\\u0044B_PASSWORD"),
     "escaped names": lambda thing: _respelt(thing, '"{}":', lambda name: f"\\u{ord(name[0]):04x}{name[1:]}"),
 }
 """JSON as servers may write it."""

@@ -200,7 +200,7 @@ class Run:
         self._known = VersionTable() if checkpoint is None else checkpoint.objects
         self._epoch = 1 if checkpoint is None else checkpoint.epoch
 
-    async def watch(self, *, again: bool) -> None:
+    async def watch(self, again: bool) -> None:
         """The configuration names the resource, or does not any more."""
         if again is not self._is_watched:
             self._is_watched = again
@@ -213,7 +213,7 @@ class Run:
             self._known[key] = ObjectVersion(thing.uid, thing.resource_version, thing.body)
         await self._export([Change(Op.ADDED, Evidence.LISTED, thing) for thing, _ in self.objects.values()])
 
-    async def restart(self, views: Mapping[str, str], *, killed: bool) -> None:
+    async def restart(self, views: Mapping[str, str], killed: bool) -> None:
         for sink, feed in self.feeds.items():
             if killed or feed.handed_out:
                 self.consumers[sink].once = False
@@ -231,7 +231,7 @@ class Run:
 
     # ── The cluster ──────────────────────────────────────────────────────────
 
-    async def put(self, *written: tuple[str, str, int]) -> None:
+    async def put(self, written: Sequence[tuple[str, str, int]]) -> None:
         """Objects by key, tier and number, in one batch."""
         await self._export([self._change(*each) for each in written])
 
@@ -258,8 +258,9 @@ class Run:
             thing, _ = self.objects.pop(key)
             await self._export([Change(Op.DELETED, Evidence.RELISTED, thing, self._known.pop(key, None))])
 
-    async def replace(self, key: str, tier: str, n: int) -> None:
+    async def replace(self, written: tuple[str, str, int]) -> None:
         """Another object under the same name, in one batch; then a change of it."""
+        key, tier, n = written
         if key in self.objects:
             await self._export([self._gone(key), self._change(key, tier, n), self._change(key, tier, n + 1)])
 
@@ -284,7 +285,7 @@ class Run:
 
     # ── The sinks ────────────────────────────────────────────────────────────
 
-    async def take(self, sink: str, *, limit: int = 100) -> int:
+    async def take(self, sink: str, limit: int = 100) -> int:
         """Returns the number of records."""
         if (feed := self.feeds.get(sink)) is None or feed.exhausted:
             return 0
@@ -294,7 +295,7 @@ class Run:
         feed.settle(fetch)
         return len(fetch.items)
 
-    async def hold(self, sink: str, *, limit: int) -> None:
+    async def hold(self, sink: str, limit: int) -> None:
         """Takes records that stay unsettled, until later ones are settled."""
         if (feed := self.feeds.get(sink)) is not None and not feed.exhausted:
             fetch = await feed.take(limit)
@@ -388,61 +389,34 @@ KEY = st.sampled_from(KEYS)
 VIEW = st.sampled_from([*VIEWS, ABSENT])
 OBJECT = st.tuples(KEY, st.sampled_from(["web", "db", ""]), st.integers(0, 3))
 SINK = st.sampled_from(SINKS)
-STEP = st.one_of(
-    st.tuples(st.just("put"), st.lists(OBJECT, min_size=1, max_size=4)),
-    st.tuples(st.just("delete"), KEY),
-    st.tuples(st.just("vanish"), KEY),
-    st.tuples(st.just("watch"), st.booleans()),
-    st.tuples(st.just("replace"), OBJECT),
-    st.tuples(st.just("resync"), SINK),
-    st.tuples(st.just("take"), SINK, st.integers(1, 3)),
-    st.tuples(st.just("compact"), SINK),
-    st.tuples(st.just("replay"), SINK),
-    st.tuples(st.just("snapshot"), SINK, st.sampled_from([None, "shop"]), st.sampled_from([None, "object.spec.n > 1"])),
-    st.tuples(st.just("cancel"), SINK),
-    st.tuples(st.just("extend"), SINK),
-    st.tuples(st.just("hold"), SINK, st.integers(1, 3)),
-    st.tuples(st.just("restart"), st.booleans(), VIEW, VIEW),
-    st.tuples(st.just("reload"), VIEW, VIEW, VIEW),
-)
+VIEWS_OF_SINKS = st.fixed_dictionaries({"whole": VIEW, "view": VIEW, "late": VIEW})
+STEPS: Mapping[str, Sequence[st.SearchStrategy[Any]]] = {
+    "put": [st.lists(OBJECT, min_size=1, max_size=4)],
+    "delete": [KEY],
+    "vanish": [KEY],
+    "watch": [st.booleans()],
+    "replace": [OBJECT],
+    "resync": [SINK],
+    "take": [SINK, st.integers(1, 3)],
+    "compact": [SINK],
+    "replay": [SINK],
+    "snapshot": [SINK, st.sampled_from([None, "shop"]), st.sampled_from([None, "object.spec.n > 1"])],
+    "cancel": [SINK],
+    "extend": [SINK],
+    "hold": [SINK, st.integers(1, 3)],
+    "restart": [VIEWS_OF_SINKS, st.booleans()],
+    "reload": [VIEWS_OF_SINKS],
+}
+"""Methods of a ``Run``, and what they get."""
+STEP = st.one_of(*(st.tuples(st.just(name), *arguments) for name, arguments in STEPS.items()))
 
 
 async def play(steps: Sequence[Any], folder: Path, late: StartPolicy) -> None:
     run = Run(folder, late)
     await run.start({"whole": "all", "view": "web", "late": ABSENT})
     try:
-        for step in steps:
-            match step:
-                case ("put", written):
-                    await run.put(*written)
-                case ("delete", key):
-                    await run.delete(key)
-                case ("vanish", key):
-                    await run.vanish(key)
-                case ("watch", again):
-                    await run.watch(again=again)
-                case ("replace", (key, tier, n)):
-                    await run.replace(key, tier, n)
-                case ("resync", sink):
-                    await run.resync(sink)
-                case ("take", sink, limit):
-                    await run.take(sink, limit=limit)
-                case ("compact", sink):
-                    await run.compact(sink)
-                case ("extend", sink):
-                    await run.extend(sink)
-                case ("snapshot", sink, namespace, where):
-                    await run.snapshot(sink, namespace, where)
-                case ("cancel", sink):
-                    await run.cancel(sink)
-                case ("replay", sink):
-                    await run.replay(sink)
-                case ("hold", sink, limit):
-                    await run.hold(sink, limit=limit)
-                case ("reload", whole, view, late):
-                    await run.reload({"whole": whole, "view": view, "late": late})
-                case ("restart", killed, view, late):
-                    await run.restart({"whole": "all", "view": view, "late": late}, killed=killed)
+        for name, *arguments in steps:
+            await getattr(run, name)(*arguments)
         for sink in run.feeds:
             await run.take_all(sink)
             consumer, expected = run.consumers[sink], run.expected(sink)
@@ -457,8 +431,8 @@ async def test_a_delete_at_the_version_of_a_leave_is_another_event(tmp_path: Pat
     run = Run(tmp_path)
     await run.start({"view": "web"})
     try:
-        await run.put(("shop/a", "web", 1))
-        await run.put(("shop/a", "db", 2))
+        await run.put([("shop/a", "web", 1)])
+        await run.put([("shop/a", "db", 2)])
         await run.restart({"view": "all"}, killed=False)
         await run.vanish("shop/a")
         await run.take_all("view")
@@ -477,7 +451,7 @@ async def repair(changes: Sequence[Any], lost: Iterable[str], folder: Path) -> N
     await run.start({"view": "all"})
     try:
         for written, view in changes:
-            await run.put(*written)
+            await run.put(written)
             await run.reload({"view": view})
             await run.take_all("view")
         consumer = run.consumers["view"]

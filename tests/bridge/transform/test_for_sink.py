@@ -8,23 +8,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridge.model.change import Evidence, Op
 from bridge.model.object import is_digest_in
 from bridge.model.policies import RedactionMode, RedactionRule
 from bridge.model.primitives.field_path import FieldPath
 from bridge.model.record import Delta, Gap, unfit
-from bridge.model.resource import Resource
-from bridge.transform.redaction import PathRules, Redaction, redact_for_sink
-from bridge.transform.redaction_key import RedactionKey
+from bridge.transform.redaction import PathRules, redact_for_sink
+from tests.bridge.transform.leaving import CONFIG_MAPS, REDACTION, SECRET
+from tests.kit import records
 
-CONFIG_MAPS = Resource("", "v1", "configmaps", "ConfigMap", namespaced=True)
-SECRET = "hunter2-hunter2"
 RULE = RedactionRule((FieldPath.parsed("data.password"),))
-REDACTION = Redaction((RedactionKey(b"k" * 32),))
 
 
 def a_delta(body: bytes, before: bytes | None = None) -> Delta:
-    return Delta(7, Op.UPDATED, Evidence.WATCHED, CONFIG_MAPS, "shop/web", "u", "9", "now", 1, body, before)
+    return records.a_delta(7, resource=CONFIG_MAPS, key="shop/web", uid="u", body=body, before=before)
 
 
 def a_body(password: str) -> bytes:
@@ -53,7 +49,7 @@ def test_a_notice_stays() -> None:
 BARE = {
     "kind": "ConfigMap",
     "apiVersion": "v1",
-    "metadata": {"name": "web", "namespace": "shop", "uid": "u", "resourceVersion": "9"},
+    "metadata": {"name": "web", "namespace": "shop", "uid": "u", "resourceVersion": "1007"},
 }
 
 
@@ -143,7 +139,7 @@ def test_no_state_makes_redaction_raise(
 
 
 def test_a_digest_for_every_sink_is_not_undone() -> None:
-    digest = REDACTION.digest(b"x")
+    digest = REDACTION.of_object(CONFIG_MAPS, "shop/web")(b"x")
     left = redact_for_sink([RULE], REDACTION)(a_delta(a_body(digest)))
     masked = redact_for_sink([RedactionRule(RULE.paths, RedactionMode.MASK)], REDACTION)(a_delta(a_body(SECRET)))
 

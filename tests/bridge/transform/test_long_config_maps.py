@@ -9,59 +9,32 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridge.kube.wire.objects import read_object
-from bridge.model.object import ApiObject
-from bridge.model.resource import Resource
 from bridge.transform.places import PLACES
-from bridge.transform.redaction import Redaction
-from bridge.transform.redaction_key import RedactionKey
 from bridge.transform.transform import transform_for
+from tests.bridge.transform.leaving import CONFIG_MAPS, METADATA, REDACTION, TOKEN, leaves, manifest, read
 from tests.kit import planted
 from tests.kit.examples import examples
 
-CONFIG_MAPS = Resource("", "v1", "configmaps", "ConfigMap", namespaced=True)
-REDACTION = Redaction((RedactionKey(b"k" * 32),))
-METADATA = {"name": "web", "namespace": "shop", "uid": "uid-1", "resourceVersion": "7"}
 LONG = "an indented\ttext with \"env\":[ and <'x'>\n" * 100
 SECRET = "hunter000zzz"
-TOKEN = "abcdef.0123456789abcdef"
-
-
-def config_map(data: Any, metadata: dict[str, Any] | None = None, **members: Any) -> dict[str, Any]:
-    head = {"kind": "ConfigMap", "apiVersion": "v1", "metadata": METADATA | (metadata or {})}
-    return head | {"data": data} | members
-
-
-def read(text: str) -> ApiObject:
-    thing = read_object(text.encode(), CONFIG_MAPS, managed_fields=False)
-    assert isinstance(thing, ApiObject)
-    return thing
-
-
-def left_of(text: str) -> str:
-    return transform_for(CONFIG_MAPS, REDACTION)(read(text)).body.decode()
-
-
-def compact(manifest: Any) -> str:
-    return planted.SPELLINGS["compact"](manifest)
 
 
 @pytest.mark.parametrize("spelling", planted.SPELLINGS)
 @pytest.mark.parametrize("name", planted.free(lambda: SECRET))
 def test_no_planted_secret_is_left(name: str, spelling: str) -> None:
     members = planted.free(lambda: SECRET)[name]
-    for manifest in (
-        config_map({"text": LONG} | members),
-        config_map({"text": LONG, "inner": members}),
-        config_map({"text": LONG}, members),
-        config_map({"text": LONG}, {"labels": members}),
-        config_map({"text": LONG}, other=members),
-        config_map({"text": LONG}, binaryData=members),
+    for thing in (
+        manifest(CONFIG_MAPS, data={"text": LONG} | members),
+        manifest(CONFIG_MAPS, data={"text": LONG, "inner": members}),
+        manifest(CONFIG_MAPS, members, data={"text": LONG}),
+        manifest(CONFIG_MAPS, {"labels": members}, data={"text": LONG}),
+        manifest(CONFIG_MAPS, data={"text": LONG}, other=members),
+        manifest(CONFIG_MAPS, data={"text": LONG}, binaryData=members),
     ):
-        left = left_of(planted.SPELLINGS[spelling](manifest))
+        left = leaves(CONFIG_MAPS, planted.SPELLINGS[spelling](thing))
 
-        assert SECRET not in left
-        assert json.loads(left).keys() == manifest.keys(), "not bare"
+        assert SECRET not in json.dumps(left)
+        assert left.keys() == thing.keys(), "not bare"
 
 
 def test_of_two_members_with_a_name_both_are_searched() -> None:
@@ -72,20 +45,20 @@ def test_of_two_members_with_a_name_both_are_searched() -> None:
         f'{{"kind":"ConfigMap","apiVersion":"v1","metadata":{metadata},"data":{secret},"data":{text}}}',
         f'{{"kind":"ConfigMap","apiVersion":"v1","metadata":{{"args":{secret}}},"metadata":{metadata},"data":{text}}}',
     ):
-        assert SECRET not in left_of(body)
+        assert SECRET.encode() not in transform_for(CONFIG_MAPS, REDACTION)(read(CONFIG_MAPS, body)).body
 
 
 @pytest.mark.parametrize("member", ["data", "binaryData"])
 def test_a_long_release_of_helm_is_a_digest(member: str) -> None:
-    release = config_map({"release": SECRET, "text": LONG}, {"labels": {"owner": "helm"}})
-    release |= {member: {"release": SECRET, "text": LONG}}
+    release = manifest(CONFIG_MAPS, {"labels": {"owner": "helm"}}, **{member: {"release": SECRET, "text": LONG}})
 
-    assert SECRET not in left_of(compact(release))
+    assert SECRET not in json.dumps(leaves(CONFIG_MAPS, release))
 
 
 def test_texts_alone_stay_as_they_are() -> None:
     for metadata in ({}, {"labels": {"env": "prod", "release": "stable"}}, {"annotations": {"a": "--x \\ é"}}):
-        thing = read(compact(config_map({"text": LONG, "a": "", "é": "env"}, metadata, immutable=True)))
+        data = {"text": LONG, "a": "", "é": "env"}
+        thing = read(CONFIG_MAPS, manifest(CONFIG_MAPS, metadata, data=data, immutable=True))
 
         assert transform_for(CONFIG_MAPS, REDACTION)(thing) is thing
 
@@ -96,17 +69,11 @@ _values = st.sampled_from(
 )
 
 
-@given(
-    data=st.dictionaries(_names, _values),
-    labels=st.dictionaries(_names, _values),
-    ascii_only=st.booleans(),
-)
+@given(data=st.dictionaries(_names, _values), labels=st.dictionaries(_names, _values), ascii_only=st.booleans())
 @examples(150)
 def test_a_long_config_map_is_redacted_like_the_decoded_one(
     data: dict[str, Any], labels: dict[str, Any], ascii_only: bool
 ) -> None:
-    manifest = config_map({"text": LONG} | data, {"labels": labels})
+    thing = manifest(CONFIG_MAPS, {"labels": labels}, data={"text": LONG} | data)
 
-    fast = left_of(json.dumps(manifest, separators=(",", ":"), ensure_ascii=ascii_only))
-
-    assert json.loads(fast) == json.loads(left_of(json.dumps(manifest, indent=1)))
+    assert leaves(CONFIG_MAPS, thing, ensure_ascii=ascii_only) == leaves(CONFIG_MAPS, thing, indent=1)

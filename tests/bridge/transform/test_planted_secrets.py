@@ -10,23 +10,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridge.kube.wire.objects import read_object
-from bridge.model.object import ApiObject
 from bridge.model.resource import Resource
 from bridge.transform.places import PLACES
-from bridge.transform.redaction import Redaction
-from bridge.transform.redaction_key import RedactionKey
-from bridge.transform.transform import transform_for
+from tests.bridge.transform.leaving import CONFIG_MAPS, TOKEN, WIDGETS, leaves, manifest
 from tests.kit import planted
 from tests.kit.examples import examples
+from tests.kit.records import DEPLOYMENTS, PODS
 
-PODS = Resource("", "v1", "pods", "Pod", namespaced=True)
-DEPLOYMENTS = Resource("apps", "v1", "deployments", "Deployment", namespaced=True)
-CONFIG_MAPS = Resource("", "v1", "configmaps", "ConfigMap", namespaced=True)
 REVISIONS = Resource("apps", "v1", "controllerrevisions", "ControllerRevision", namespaced=True)
-WIDGETS = Resource("example.com", "v1", "widgets", "Widget", namespaced=True)
-REDACTION = Redaction((RedactionKey(b"k" * 32),))
-METADATA = {"name": "web", "namespace": "shop", "uid": "uid-1", "resourceVersion": "7"}
 
 
 class Secrets:
@@ -43,14 +34,10 @@ class Secrets:
         return [each for each in self.given if each in text]
 
 
-def leaves(resource: Resource, members: dict[str, Any], spelling: str, metadata: dict[str, Any] | None = None) -> str:
-    manifest = {"kind": resource.kind, "apiVersion": resource.api_version, "metadata": METADATA | (metadata or {})}
-    body = planted.SPELLINGS[spelling](manifest | members).encode()
-    thing = read_object(body, resource, managed_fields=False)
-    assert isinstance(thing, ApiObject)
-    left = transform_for(resource, REDACTION)(thing).body.decode()
-    assert json.loads(left).keys() == (manifest | members).keys(), "not bare"
-    return left
+def what_leaves(resource: Resource, spelling: str, thing: Any) -> str:
+    left = leaves(resource, planted.SPELLINGS[spelling](thing))
+    assert left.keys() == thing.keys(), "not bare"
+    return json.dumps(left, ensure_ascii=False)
 
 
 def cases() -> Iterator[tuple[Resource, str, str]]:
@@ -66,7 +53,7 @@ def test_no_planted_secret_is_left(resource: Resource, name: str, spelling: str)
     made = (planted.typed if resource in (PODS, DEPLOYMENTS) else planted.free)(secrets)
     members = made[name]
 
-    left = leaves(resource, {"spec": {"a": [members]}, "data": members}, spelling)
+    left = what_leaves(resource, spelling, manifest(resource, spec={"a": [members]}, data=members))
 
     assert secrets.left_in(json.dumps(members, ensure_ascii=False)), "planted"
     assert secrets.left_in(left) == []
@@ -77,18 +64,16 @@ def test_no_planted_secret_is_left(resource: Resource, name: str, spelling: str)
 def test_no_secret_is_left_in_annotations(resource: Resource, spelling: str) -> None:
     secrets = Secrets()
 
-    left = leaves(resource, {}, spelling, {"annotations": planted.in_annotations(secrets)})
+    thing = manifest(resource, {"annotations": planted.in_annotations(secrets)})
 
-    assert secrets.left_in(left) == []
+    assert secrets.left_in(what_leaves(resource, spelling, thing)) == []
 
 
 def test_a_bootstrap_token_in_a_config_map_is_redacted() -> None:
-    token = "abcdef.0123456789abcdef"
+    data = leaves(CONFIG_MAPS, manifest(CONFIG_MAPS, data={"join-token": TOKEN, "other": TOKEN}))["data"]
 
-    left = json.loads(leaves(CONFIG_MAPS, {"data": {"join-token": token, "other": token}}, "compact"))
-
-    assert left["data"]["join-token"].startswith("hmac-sha256:")
-    assert left["data"]["other"] == token
+    assert data["join-token"].startswith("hmac-sha256:")
+    assert data["other"] == TOKEN
 
 
 def test_every_place_and_reading_has_shapes() -> None:
@@ -119,6 +104,6 @@ def nests(draw: st.DrawFn, secrets: Secrets) -> Any:
 @examples(150)
 def test_no_planted_secret_is_left_in_any_nest(data: st.DataObject, resource: Resource, spelling: str) -> None:
     secrets = Secrets()
-    spec = data.draw(nests(secrets))
+    thing = manifest(resource, spec=data.draw(nests(secrets)))
 
-    assert secrets.left_in(leaves(resource, {"spec": spec}, spelling)) == []
+    assert secrets.left_in(what_leaves(resource, spelling, thing)) == []

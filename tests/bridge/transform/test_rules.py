@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from itertools import product
 from typing import Any
 
 import pytest
@@ -12,22 +13,18 @@ from hypothesis import strategies as st
 from bridge.model.object import MASKED, ApiObject, is_digest_in
 from bridge.model.policies import RedactionMode, RedactionRule
 from bridge.model.primitives.field_path import EVERY, FieldPath
-from bridge.model.resource import Resource
 from bridge.transform.redaction import Redaction
-from bridge.transform.redaction_key import RedactionKey
 from bridge.transform.transform import transform_for
+from tests.bridge.transform import leaving
+from tests.bridge.transform.leaving import KEY, SECRET, SECRETS, WIDGETS, manifest
 
-SECRETS = Resource("", "v1", "secrets", "Secret", namespaced=True)
-WIDGETS = Resource("example.com", "v1", "widgets", "Widget", namespaced=True)
-SECRET = "hunter2-hunter2"
-KEYS = (RedactionKey(b"k" * 32),)
+
+def ruled(mode: RedactionMode, *paths: str) -> Redaction:
+    return Redaction((KEY,), frozenset(), (RedactionRule(tuple(map(FieldPath.parsed, paths)), mode),))
 
 
 def leaves(spec: Any, mode: RedactionMode, *paths: str) -> Any:
-    body = json.dumps({"kind": "Widget", "metadata": {"name": "web"}, "spec": spec}, separators=(",", ":")).encode()
-    rule = RedactionRule(tuple(map(FieldPath.parsed, paths)), mode)
-    redaction = Redaction(KEYS, frozenset(), (rule,))
-    return json.loads(transform_for(WIDGETS, redaction)(ApiObject("shop/web", "u", "7", body)).body).get("spec")
+    return leaving.leaves(WIDGETS, manifest(WIDGETS, spec=spec), ruled(mode, *paths)).get("spec")
 
 
 def test_each_mode_does_what_it_says() -> None:
@@ -62,21 +59,20 @@ def test_a_quoted_name_may_have_dots_and_slashes() -> None:
     assert leaves({"a.b/c": SECRET}, RedactionMode.REMOVE, "spec['a.b/c']") == {}
 
 
-@pytest.mark.parametrize("tls", [SECRET, [SECRET], [[SECRET]], 5])
-def test_a_value_in_place_of_a_map_is_redacted_itself(tls: Any) -> None:
-    assert SECRET not in json.dumps(leaves({"tls": tls}, RedactionMode.HMAC, "spec.tls.key.pem"))
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        *product(["spec.m.key.pem", "spec.m.*.x"], [SECRET, [SECRET], [[SECRET]], 5]),
+        ("spec.m.*.x", {"a": SECRET}),
+        ("spec.m.*.x", {"a": {"x": SECRET}, "b": [SECRET]}),
+    ],
+)
+def test_a_value_in_place_of_a_map_is_redacted_itself(path: str, value: Any) -> None:
+    left = leaves({"m": value, "n": 1}, RedactionMode.HMAC, path)
 
-
-@pytest.mark.parametrize("m", [{"a": SECRET}, {"a": {"x": SECRET}, "b": [SECRET]}, [SECRET], SECRET, [[SECRET]]])
-def test_a_value_where_a_star_leads_to_a_map_is_redacted(m: Any) -> None:
-    assert SECRET not in json.dumps(leaves({"m": m, "n": 1}, RedactionMode.HMAC, "spec.m.*.x"))
-    assert SECRET not in json.dumps(leaves(m, RedactionMode.HMAC, "spec.*.x"))
-    assert leaves({"m": m, "n": 1}, RedactionMode.HMAC, "spec.m.*.x")["n"] == 1
-
-
-@pytest.mark.parametrize("spec", [SECRET, [SECRET], [[SECRET]]])
-def test_a_member_of_the_object_in_place_of_a_map_is_redacted(spec: Any) -> None:
-    assert SECRET not in json.dumps(leaves(spec, RedactionMode.HMAC, "spec.password"))
+    assert SECRET not in json.dumps(left)
+    assert left["n"] == 1
+    assert SECRET not in json.dumps(leaves(value, RedactionMode.HMAC, path.replace(".m", "")))
 
 
 def test_null_in_place_of_a_map_stays() -> None:
@@ -96,30 +92,20 @@ def test_a_digest_does_not_depend_on_the_index_of_an_item() -> None:
 
 
 def test_a_digest_is_not_digested_again() -> None:
-    secret = {"kind": "Secret", "apiVersion": "v1", "metadata": {"name": "web"}, "data": {"a": "aHVudGVyMg=="}}
-    thing = ApiObject("web", "u", "7", json.dumps(secret).encode(), secret=True)
-    rule = RedactionRule((FieldPath.parsed("data.*"),))
+    secret = manifest(SECRETS, data={"a": "aHVudGVyMg=="})
 
-    plain = transform_for(SECRETS, Redaction(KEYS))(thing)
-    ruled = transform_for(SECRETS, Redaction(KEYS, rules=(rule,)))(thing)
-
-    assert json.loads(ruled.body) == json.loads(plain.body)
+    assert leaving.leaves(SECRETS, secret, ruled(RedactionMode.HMAC, "data.*")) == leaving.leaves(SECRETS, secret)
 
 
-def test_an_escaped_name_hides_no_value() -> None:
-    body = b'{"kind":"Widget","metadata":{"name":"web"},"spec":{"\\u0070assword":"hunter2-hunter2"}}'
-    rule = RedactionRule((FieldPath.parsed("spec.password"),))
+@pytest.mark.parametrize(
+    "members",
+    ['"spec":{"\\u0070assword":"hunter2-hunter2"}', '"spec":{"password":"hunter2-hunter2"},"spec":{"x":1}'],
+    ids=["escaped", "twice"],
+)
+def test_no_spelling_of_a_name_hides_a_value(members: str) -> None:
+    thing = ApiObject("web", "u", "7", b'{"metadata":{"name":"web"},%b}' % members.encode())
 
-    left = transform_for(WIDGETS, Redaction(KEYS, frozenset(), (rule,)))(ApiObject("web", "u", "7", body)).body
-
-    assert SECRET.encode() not in left
-
-
-def test_a_name_that_comes_twice_hides_no_value() -> None:
-    body = b'{"metadata":{"name":"web"},"spec":{"password":"hunter2-hunter2"},"spec":{"x":1}}'
-    rule = RedactionRule((FieldPath.parsed("spec.password"),))
-
-    left = transform_for(WIDGETS, Redaction(KEYS, frozenset(), (rule,)))(ApiObject("web", "u", "7", body)).body
+    left = transform_for(WIDGETS, ruled(RedactionMode.HMAC, "spec.password"))(thing).body
 
     assert SECRET.encode() not in left
 

@@ -21,17 +21,12 @@ from bridge.model.resource import Resource
 from bridge.transform.redaction import Redaction
 from bridge.transform.redaction_key import RedactionKey
 from bridge.transform.transform import stripped, transform_for
+from tests.bridge.transform.leaving import KEY, METADATA, REDACTION, SECRET, SECRETS
 from tests.kit.objects import BEYOND_ANY_STACK
+from tests.kit.records import PODS
 
-PODS = Resource("", "v1", "pods", "Pod", namespaced=True)
-SECRETS = Resource("", "v1", "secrets", "Secret", namespaced=True)
 NODE_METRICS = Resource("metrics.example", "v1", "nodes", "NodeMetrics", namespaced=True)
-SENSITIVE = "hunter2-hunter2"
-KEY = RedactionKey(b"k" * 32)
-REDACTION = Redaction((KEY,))
 DIGEST = re.compile(rf"hmac-sha256:{KEY.id}:[0-9a-f]{{64}}")
-
-DEEP = b"[" * BEYOND_ANY_STACK + b"]" * BEYOND_ANY_STACK
 
 
 def an_object(manifest: Any) -> ApiObject:
@@ -47,23 +42,6 @@ def a_secret(**members: Any) -> dict[str, Any]:
     return {"kind": "Secret", "apiVersion": "v1", "metadata": {"name": "web", "namespace": "shop"}, **members}
 
 
-def test_only_managed_fields_and_last_applied_are_stripped() -> None:
-    annotations = {"team": "a", LAST_APPLIED: "{}"}
-    metadata = {"name": "web", "managedFields": [{"manager": "kubectl"}], "annotations": annotations, "labels": {}}
-    pod = {"kind": "Pod", "metadata": metadata, "spec": {"managedFields": "of the spec"}}
-
-    left = leaves(PODS, pod)
-
-    assert left["metadata"] == {"name": "web", "annotations": {"team": "a"}, "labels": {}}
-    assert left["spec"] == {"managedFields": "of the spec"}
-
-
-def test_an_annotation_map_of_last_applied_alone_is_left_out() -> None:
-    left = leaves(PODS, {"metadata": {"name": "web", "annotations": {LAST_APPLIED: "{}"}}})
-
-    assert left == {"metadata": {"name": "web"}}
-
-
 def test_an_object_with_nothing_to_strip_keeps_the_same_bytes() -> None:
     pod = an_object({"metadata": {"name": "web"}})
 
@@ -71,11 +49,11 @@ def test_an_object_with_nothing_to_strip_keeps_the_same_bytes() -> None:
 
 
 def test_a_stripped_object_is_not_searched_but_a_secret_redacted() -> None:
-    body = json.dumps(a_secret(data={"password": SENSITIVE}), separators=(",", ":")).encode()
+    body = json.dumps(a_secret(data={"password": SECRET}), separators=(",", ":")).encode()
     read = ApiObject("shop/web", "uid-1", "7", body, stripped=True)
 
     assert transform_for(PODS, REDACTION)(read) is read
-    assert SENSITIVE not in transform_for(SECRETS, REDACTION)(read).body.decode()
+    assert SECRET not in transform_for(SECRETS, REDACTION)(read).body.decode()
 
 
 @pytest.mark.parametrize(
@@ -90,8 +68,7 @@ def test_a_stripped_object_is_not_searched_but_a_secret_redacted() -> None:
 )
 @pytest.mark.parametrize("way", ["listed", "watched"])
 def test_an_object_of_kind_secret_is_redacted_in_any_resource(way: str, said: dict[str, str]) -> None:
-    metadata = {"name": "web", "namespace": "shop", "uid": "uid-1", "resourceVersion": "7"}
-    body = json.dumps(said | {"metadata": metadata, "data": {"password": SENSITIVE}}, separators=(",", ":"))
+    body = json.dumps(said | {"metadata": METADATA, "data": {"password": SECRET}}, separators=(",", ":"))
     body = body.replace("\\\\u", "\\u")
     if way == "listed":
         read = read_object(body.encode(), NODE_METRICS, managed_fields=False)
@@ -104,17 +81,15 @@ def test_an_object_of_kind_secret_is_redacted_in_any_resource(way: str, said: di
 
     left = transform_for(NODE_METRICS, REDACTION)(read).body.decode()
 
-    assert SENSITIVE not in left
+    assert SECRET not in left
     assert json.loads(left)["metadata"]["name"] == "web"
 
 
 @pytest.mark.parametrize("kind_first", [True, False])
-def test_items_of_a_secret_list_without_kind_are_secrets(
-    kind_first: bool,
-) -> None:
+def test_items_of_a_secret_list_without_kind_are_secrets(kind_first: bool) -> None:
     """So kube-apiserver writes the list of Secrets: no item says what it is."""
     named = {"kind": "SecretList", "apiVersion": "v1", "metadata": {"resourceVersion": "9"}}
-    item = {"metadata": {"name": "web", "uid": "u", "resourceVersion": "7"}, "data": {"password": SENSITIVE}}
+    item = {"metadata": {"name": "web", "uid": "u", "resourceVersion": "7"}, "data": {"password": SECRET}}
     items = {"items": [item, item]}
     reader = PageReader(NODE_METRICS)
     reader.feed(json.dumps({**named, **items} if kind_first else {**items, **named}).encode())
@@ -123,54 +98,41 @@ def test_items_of_a_secret_list_without_kind_are_secrets(
 
     left = [transform_for(NODE_METRICS, REDACTION)(each) for each in page.objects]
     assert [each.name for each in left] == ["web", "web"]
-    assert all(SENSITIVE.encode() not in each.body for each in left)
+    assert all(SECRET.encode() not in each.body for each in left)
 
 
 def test_a_secret_of_another_group_is_none_of_the_core_groups() -> None:
-    body = json.dumps({"kind": "Secret", "apiVersion": "vault.example/v1", "metadata": {}, "data": {"a": "b"}})
-    body = body.replace('"metadata": {}', '"metadata":{"name":"web","uid":"uid-1","resourceVersion":"7"}')
+    vaults = {"kind": "Secret", "apiVersion": "vault.example/v1", "metadata": METADATA, "data": {"a": "b"}}
 
-    read = read_object(body.encode(), NODE_METRICS)
+    read = read_object(json.dumps(vaults, separators=(",", ":")).encode(), NODE_METRICS)
 
     assert isinstance(read, ApiObject)
     assert transform_for(NODE_METRICS, REDACTION)(read) is read
 
 
 def test_a_secrets_values_become_digests_and_its_keys_stay() -> None:
-    left = leaves(SECRETS, a_secret(data={"password": SENSITIVE}, stringData={"user": SENSITIVE}, type="Opaque"))
+    secret = a_secret(data={"password": SECRET}, stringData={"user": SECRET}, type="Opaque")
+    secret["metadata"]["annotations"] = {"token-secret.value": SECRET, LAST_APPLIED: SECRET}
+    secret["metadata"]["labels"] = {"token": SECRET}
+
+    left = leaves(SECRETS, secret)
 
     assert DIGEST.fullmatch(base64.b64decode(left["data"]["password"]).decode())
     assert DIGEST.fullmatch(left["stringData"]["user"])
     assert left["type"] == "Opaque"
-
-
-def test_a_secrets_labels_and_annotations_lose_their_values() -> None:
-    secret = a_secret()
-    secret["metadata"]["annotations"] = {"token-secret.value": SENSITIVE, LAST_APPLIED: SENSITIVE}
-    secret["metadata"]["labels"] = {"token": SENSITIVE}
-
-    metadata = leaves(SECRETS, secret)["metadata"]
-
-    assert list(metadata["annotations"]) == ["token-secret.value"]
-    assert DIGEST.fullmatch(metadata["annotations"]["token-secret.value"])
-    assert DIGEST.fullmatch(metadata["labels"]["token"])
+    assert list(left["metadata"]["annotations"]) == ["token-secret.value"]
+    assert DIGEST.fullmatch(left["metadata"]["annotations"]["token-secret.value"])
+    assert DIGEST.fullmatch(left["metadata"]["labels"]["token"])
 
 
 def test_only_a_secrets_official_members_are_exported() -> None:
     owner = {"apiVersion": "v1", "kind": "ServiceAccount", "name": "web", "uid": "u", "controller": True}
-    metadata = {
-        "name": "web",
-        "namespace": "shop",
-        "uid": "uid-1",
-        "resourceVersion": "7",
-        "creationTimestamp": "2026-11-22T08:00:00Z",
-        "deletionTimestamp": None,
-        "finalizers": ["kubernetes"],
-    }
+    times = {"creationTimestamp": "2026-11-22T08:00:00Z", "deletionTimestamp": None}
+    metadata = METADATA | times | {"finalizers": ["kubernetes"]}
     secret = a_secret(immutable=True, type="Opaque", data=None)
     secret["metadata"] = metadata | {"ownerReferences": [owner], "managedFields": [{"manager": "kubectl"}]}
-    unknown = dict.fromkeys(("binaryData", "Data", "spec", "status", "stringdata"), SENSITIVE)
-    inside = secret | {"metadata": secret["metadata"] | {"value": SENSITIVE, "ownerReferences": [owner | unknown]}}
+    unknown = dict.fromkeys(("binaryData", "Data", "spec", "status", "stringdata"), SECRET)
+    inside = secret | {"metadata": secret["metadata"] | {"value": SECRET, "ownerReferences": [owner | unknown]}}
 
     expected = secret | {"metadata": metadata | {"ownerReferences": [owner]}}
     assert leaves(SECRETS, secret | unknown) == leaves(SECRETS, inside) == expected
@@ -186,8 +148,8 @@ def test_a_rotated_value_shows_and_others_look_unchanged() -> None:
 
 def test_equal_values_in_two_places_do_not_look_alike() -> None:
     def digests(name: str, namespace: str) -> list[str]:
-        secret = a_secret(data={"a": SENSITIVE, "b": SENSITIVE}, stringData={"a": SENSITIVE})
-        secret["metadata"] |= {"annotations": {"a": SENSITIVE}, "labels": {"a": SENSITIVE}}
+        secret = a_secret(data={"a": SECRET, "b": SECRET}, stringData={"a": SECRET})
+        secret["metadata"] |= {"annotations": {"a": SECRET}, "labels": {"a": SECRET}}
         thing = ApiObject(f"{namespace}/{name}", "uid-1", "7", json.dumps(secret).encode())
         left = json.loads(transform_for(SECRETS, REDACTION)(thing).body)
         plain = [left["stringData"]["a"], left["metadata"]["annotations"]["a"], left["metadata"]["labels"]["a"]]
@@ -198,7 +160,7 @@ def test_equal_values_in_two_places_do_not_look_alike() -> None:
 
 
 def test_a_digest_cannot_be_had_without_the_key() -> None:
-    secret = a_secret(data={"password": SENSITIVE})
+    secret = a_secret(data={"password": SECRET})
 
     ours, others = leaves(SECRETS, secret), leaves(SECRETS, secret, RedactionKey(b"j" * 32))
 
@@ -214,8 +176,8 @@ def test_a_digest_is_the_hmac_of_its_parts(key: bytes, parts: list[bytes], commo
     redaction = RedactionKey(key)
     message = b"".join(len(part).to_bytes(8, "big") + part for part in parts)
 
-    assert redaction.digest(*parts) == f"hmac-sha256:{redaction.id}:{hmac.new(key, message, 'sha256').hexdigest()}"
-    assert redaction.starting_with(*parts[:common])(*parts[common:]) == redaction.digest(*parts)
+    digest = redaction.starting_with(*parts[:common])(*parts[common:])
+    assert digest == f"hmac-sha256:{redaction.id}:{hmac.new(key, message, 'sha256').hexdigest()}"
 
 
 def test_a_string_looks_unchanged_however_it_is_escaped() -> None:
@@ -225,36 +187,30 @@ def test_a_string_looks_unchanged_however_it_is_escaped() -> None:
 
 
 @pytest.mark.parametrize(
-    "body",
+    "thing",
     [
-        json.dumps(a_secret(data=[SENSITIVE])).encode(),
-        json.dumps(a_secret(data=SENSITIVE)).encode(),
-        json.dumps({"data": {"password": SENSITIVE}}).encode(),
-        json.dumps({**a_secret(data={}), "kind": SENSITIVE}).encode(),
-        json.dumps({**a_secret(data={}), "apiVersion": SENSITIVE}).encode(),
-        json.dumps({**a_secret(data={}), "type": {"x": SENSITIVE}}).encode(),
-        json.dumps({**a_secret(data={}), "immutable": SENSITIVE}).encode(),
-        json.dumps({**a_secret(data={}), "metadata": {"name": "web", "generation": SENSITIVE}}).encode(),
-        json.dumps({**a_secret(data={}), "metadata": SENSITIVE}).encode(),
-        SENSITIVE.encode(),
-        json.dumps(a_secret(data={SENSITIVE: "x"})).encode().replace(b"hunter2", b"\xff"),
+        a_secret(data=[SECRET]),
+        a_secret(data=SECRET),
+        {"data": {"password": SECRET}},
+        a_secret(data={}) | {"kind": SECRET},
+        a_secret(data={}) | {"apiVersion": SECRET},
+        a_secret(type={"x": SECRET}),
+        a_secret(immutable=SECRET),
+        a_secret() | {"metadata": {"name": "web", "generation": SECRET}},
+        a_secret() | {"metadata": SECRET},
+        SECRET.encode(),
+        json.dumps(a_secret(data={SECRET: "x"})).encode().replace(b"hunter2", b"\xff"),
         json.dumps(a_secret(data={"password": "deep"}))
         .encode()
         .replace(b'"deep"', b"[" * BEYOND_ANY_STACK + b"]" * BEYOND_ANY_STACK),
     ],
 )
-def test_a_secret_of_an_unexpected_shape_leaves_bare(body: bytes) -> None:
-    left = transform_for(SECRETS, REDACTION)(an_object(body))
-
-    assert json.loads(left.body) == {
-        "kind": "Secret",
-        "apiVersion": "v1",
-        "metadata": {"name": "web", "uid": "uid-1", "resourceVersion": "7", "namespace": "shop"},
-    }
+def test_a_secret_of_an_unexpected_shape_leaves_bare(thing: Any) -> None:
+    assert leaves(SECRETS, thing) == {"kind": "Secret", "apiVersion": "v1", "metadata": METADATA}
 
 
 _values = st.recursive(
-    st.one_of(st.none(), st.booleans(), st.integers(), st.text(), st.just(SENSITIVE)),
+    st.one_of(st.none(), st.booleans(), st.integers(), st.text(), st.just(SECRET)),
     lambda inner: st.one_of(st.lists(inner), st.dictionaries(st.text(), inner)),
     max_leaves=5,
 )
@@ -275,16 +231,7 @@ def test_no_shape_of_a_secret_lets_a_value_out(
     redacted = [left.get("data"), left.get("stringData"), metadata.get("annotations"), metadata.get("labels")]
     values = [value for part in redacted if part for value in part.values()]
     assert all(DIGEST.fullmatch(value) or DIGEST.fullmatch(base64.b64decode(value).decode()) for value in values)
-    assert SENSITIVE not in [value for part in (left, metadata) for value in part.values()]
-
-
-@given(st.dictionaries(st.text(), _values))
-def test_stripping_leaves_every_other_member_as_it_was(extra: dict[str, Any]) -> None:
-    metadata = {**extra, "name": "web", "managedFields": [{}]}
-    metadata.pop("annotations", None)
-    expected = {key: value for key, value in metadata.items() if key != "managedFields"}
-
-    assert leaves(PODS, {"metadata": metadata, "spec": extra}) == {"metadata": expected, "spec": extra}
+    assert SECRET not in [value for part in (left, metadata) for value in part.values()]
 
 
 _managed = st.lists(st.dictionaries(st.text(), _values), min_size=1, max_size=2)
@@ -293,19 +240,25 @@ _annotations = st.dictionaries(
 )
 
 
-@given(before=st.booleans(), managed=_managed, annotations=_annotations, spec=_values, ascii_only=st.booleans())
-def test_cutting_bytes_equals_decoding_and_leaving_out(
-    before: bool, managed: Any, annotations: dict[str, str], spec: Any, ascii_only: bool
+@given(
+    before=st.booleans(),
+    managed=_managed,
+    annotations=_annotations,
+    extra=st.dictionaries(st.text(), _values),
+    ascii_only=st.booleans(),
+)
+def test_stripping_equals_decoding_and_leaving_out(
+    before: bool, managed: Any, annotations: dict[str, str], extra: dict[str, Any], ascii_only: bool
 ) -> None:
     """As kube-apiserver writes an object: compact, the metadata in front."""
-    metadata = {"name": "web", "annotations": annotations, "managedFields": managed}
+    metadata = {**extra, "name": "web", "annotations": annotations, "managedFields": managed}
     if before:
         metadata = dict(reversed(metadata.items()))
-    thing = {"kind": "Pod", "apiVersion": "v1", "metadata": metadata, "spec": {"managedFields": managed, "x": spec}}
+    thing = {"kind": "Pod", "apiVersion": "v1", "metadata": metadata, "spec": {"managedFields": managed, "x": extra}}
     body = json.dumps(thing, separators=(",", ":"), ensure_ascii=ascii_only).encode("utf-8", "surrogatepass")
 
     kept = {key: value for key, value in annotations.items() if key != LAST_APPLIED}
-    expected = {"name": "web", "annotations": kept}
+    expected = {key: value for key, value in metadata.items() if key != "managedFields"} | {"annotations": kept}
     if not kept and LAST_APPLIED in annotations:
         del expected["annotations"]
     assert json.loads(stripped(body, None)) == {**thing, "metadata": expected}
