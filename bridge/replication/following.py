@@ -60,6 +60,7 @@ class StateFollower:
         self._me = me
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="follower")
         """The one in which the state is used, and closed: what is under way in there ends first."""
+        self._closing: asyncio.Future[None] | None = None
         self.named = wire.Named(0, "")
         """What the leader said last; term 0 while this replica cannot know that it is in sync."""
         self.commit = 0
@@ -88,8 +89,10 @@ class StateFollower:
             raise CannotFollow(_reason(errors)) from errors
 
     async def close(self) -> None:
-        """Closes the state. Nothing follows any more."""
-        await self._in_thread(self._state.close)
+        """Closes the state. Nothing follows any more. A cancellation ends the waiting alone, until another call."""
+        if self._closing is None:
+            self._closing = asyncio.get_running_loop().run_in_executor(self._thread, self._state.close)
+        await asyncio.shield(self._closing)
         self._thread.shutdown()
 
     def forget(self) -> None:

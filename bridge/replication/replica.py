@@ -232,9 +232,9 @@ class Replica:
 
     async def lead(self, tenure: Tenure, took_over: Callable[[], None]) -> None:
         """See Duties."""
-        await self._end_following()
-        self.term = Term(self._settings, tenure, took_over, self._report)
         try:
+            await self._end_following()
+            self.term = Term(self._settings, tenure, took_over, self._report)
             await self._lead(self.term)
         except asyncio.CancelledError:
             if not isinstance(self._elector.state, SteppingDown):
@@ -242,6 +242,7 @@ class Replica:
         finally:
             self.term = None
         if isinstance(self._elector.state, SteppingDown) and not tenure.ending.is_set():
+            await self._end_following()  # Where the Lease was lost while the copy was being closed.
             state = await asyncio.to_thread(CopiedState, self._settings.state)
             self._follower = StateFollower(state, self._settings)
             self._begin_following()
@@ -293,8 +294,8 @@ class Replica:
             await asyncio.wait([self._following])
             self._following = None
         if self._follower is not None:
-            follower, self._follower = self._follower, None
-            await follower.close()
+            await self._follower.close()
+            self._follower = None
 
     async def _follow(self) -> None:
         """One leader after the other, until cancelled."""

@@ -106,6 +106,34 @@ def test_a_leader_without_a_lease_follows_and_leads(tmp_path: Path) -> None:
     run_in_virtual_time(run())
 
 
+def test_a_lease_lost_while_the_copy_is_being_closed_is_followed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A base copy may be under way in its thread for minutes."""
+    close = following.StateFollower.close
+
+    async def close_late(follower: following.StateFollower) -> None:
+        await asyncio.sleep(60)
+        await close(follower)
+
+    async def run() -> None:
+        async def lead(term: Term) -> None:
+            await term.tenure.ending.wait()
+
+        kept = Kept(tmp_path, lead)
+        monkeypatch.setattr(following.StateFollower, "close", close_late)
+        running = asyncio.get_running_loop().create_task(kept.replica.run())
+        await asyncio.sleep(20)
+        kept.api.reachable = False
+        await asyncio.sleep(100)
+        assert kept.followed == 2
+        kept.replica.stop()
+        running.cancel()
+        await asyncio.wait([running])
+
+    run_in_virtual_time(run())
+
+
 def test_who_was_killed_before_publishing_lacked_nothing(tmp_path: Path) -> None:
     """It has delivered nothing: the directory has what the last one had that did."""
     store = LeaseStore()
