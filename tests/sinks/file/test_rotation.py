@@ -128,6 +128,7 @@ def test_names_ascend_when_the_clock_is_set_back(path: Path) -> None:
         names.append(name_of_part(path, 1, 2, moment))
         names[-1].touch()
 
+    assert names[1].name == f"deltas.ndjson.20261122T100000000000Z.{1:020d}-{2:020d}"
     assert names == sorted(names)
     assert [part.path for part in parts_of(path)] == names
 
