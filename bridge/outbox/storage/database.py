@@ -1,4 +1,5 @@
-"""Connections to the database file, and queries that always have a row.
+"""Connections to the database file, and queries that always have a row. The connection that writes is not opened over a
+write-ahead log that lost its end.
 
 Pages have checksums (SQLite's own extension, which apsw brings), and errors are examined where they leave. Types that
 every query checked in every row would cost more, and a flipped bit is still a valid number: a cursor that skips
@@ -8,6 +9,8 @@ records. The checksums cost less than 1 µs an event.
 from __future__ import annotations
 
 import ctypes
+import os
+import struct
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -17,7 +20,7 @@ import apsw
 import apsw.sqlite_extra
 
 from bridge.outbox.errors import Damaged, StateUnusable
-from bridge.outbox.storage import schema, wal
+from bridge.outbox.storage import schema
 
 PAGE_BYTES = 4 * 1024
 """Page size of a new file. A change of one object dirties a page of the ledger and often a page of the log; with 4 KiB
@@ -53,7 +56,7 @@ def _open_writer(file: Path, *, made: bool, migrates: bool) -> tuple[apsw.Connec
             found = schema.recognise(connection, new=new)
             if found != schema.FORMAT and not migrates:
                 raise StateUnusable(schema.waits_for_migration(connection.filename, found))
-            wal.require_whole(connection, file)
+            _require_whole_log(connection, file)
             if new:
                 # Page layout has to be set before the first table exists.
                 if _VFS:
@@ -150,6 +153,66 @@ def usable(file: Path) -> Iterator[None]:
         raise StateUnusable(f"state.directory: another process holds {file} for itself: end it") from error
     except (apsw.FullError, apsw.IOError) as error:
         raise StateUnusable(f"state.directory: cannot use {file}: {error}: make room, or see to the disk") from error
+
+
+# ── Committed transactions that SQLite would ignore ──────────────────────────
+
+# After a crash SQLite reads the write-ahead log up to the first frame with a wrong checksum: an unfinished last
+# transaction is ignored, as it should be. A bit flip in the middle makes SQLite ignore all later transactions too,
+# without an error; if some of their pages were in the database file already, SQLite then mixes pages of two moments. A
+# transaction begins only after the sync of the previous one. So a log that goes on behind an ignored transaction proves
+# that this transaction was complete once. https://sqlite.org/fileformat2.html#the_write_ahead_log
+
+_HEADER_BYTES = 32
+_SALTS = slice(16, 24)
+_LITTLE_ENDIAN = 0x377F0682
+"""Magic number of a log whose checksums are computed over little-endian words."""
+_FRAME = struct.Struct(">4xI8s8x")
+
+
+class _Frame(NamedTuple):
+    commits: int
+    """Database size in pages after the commit; 0 inside a transaction."""
+    salts: bytes
+    """Equal to the header's salts, except in the rest of an older log."""
+
+
+def _require_whole_log(connection: apsw.Connection, file: Path) -> None:
+    """Raises Damaged if SQLite ignores a committed transaction. Call after a first read on ``connection`` and before
+    any write: only then does SQLite's frame count describe the log that it found."""
+    log = file.with_name(f"{file.name}-wal")
+    if not log.exists() or log.stat().st_size <= _HEADER_BYTES:
+        return
+    taken, _ = connection.wal_checkpoint("main", apsw.SQLITE_CHECKPOINT_NOOP)
+    left_out = False
+    for frame in _frames_behind(log, max(0, taken), connection.pragma("page_size")):
+        if left_out:
+            raise Damaged(f"{log.name} is damaged behind frame {max(0, taken)}, and has later transactions")
+        left_out = bool(frame.commits)
+
+
+def _is_whole(header: bytes) -> bool:
+    """True if the header's checksum is right: then SQLite accepts the frames that have its salts."""
+    order = "<" if header[:4] == _LITTLE_ENDIAN.to_bytes(4, "big") else ">"
+    words = struct.unpack(f"{order}6I", header[:24])
+    first = second = 0
+    for one, other in zip(words[::2], words[1::2], strict=True):
+        first = (first + one + second) & 0xFFFFFFFF
+        second = (second + other + first) & 0xFFFFFFFF
+    return (first, second) == struct.unpack(">2I", header[24:])
+
+
+def _frames_behind(log: Path, taken: int, page_bytes: int) -> Iterator[_Frame]:
+    """The frames of the newest log behind the first ``taken``, in order."""
+    with log.open("rb") as content:
+        header = content.read(_HEADER_BYTES)
+        salts = header[_SALTS] if _is_whole(header) else content.read(_FRAME.size)[8:16]
+        size = _FRAME.size + page_bytes
+        for offset in range(_HEADER_BYTES + taken * size, os.fstat(content.fileno()).st_size - size + 1, size):
+            content.seek(offset)
+            frame = _Frame._make(_FRAME.unpack(content.read(_FRAME.size)))
+            if frame.salts == salts:
+                yield frame
 
 
 # ── Queries ──────────────────────────────────────────────────────────────────
