@@ -14,9 +14,9 @@ from kubedelta_reader.sources import NoDestination
 
 from bridge.model.formats.definitions import Definitions
 from bridge.model.primitives.shard import Shard
+from bridge.model.progress import Progress
 from bridge.model.record import OrderingKey, Record, TermBegan
 from bridge.model.resource import Resource
-from bridge.model.versions.progress import Progress
 from sinks.channels import Channel
 from sinks.gaps import NamesGaps
 from sinks.options import EventOptions, Format, SinkOptions

@@ -13,10 +13,10 @@ from enum import StrEnum
 
 from bridge.model.change import Op
 from bridge.model.formats.object_paths import ObjectName, object_name
+from bridge.model.formats.stored_record import StoredKind, StoredVersion
 from bridge.model.primitives.shard import Shard
 from bridge.model.resource import Resource, ResourceName, Scope
-from bridge.model.versions.stored_record import StoredKind, StoredVersion
-from bridge.model.versions.version import is_older
+from bridge.model.versions import is_older
 from bridge.plan.cluster_view import Version
 from bridge.plan.plan import Wanted
 from sinks.reader import ReadFilter

@@ -34,7 +34,7 @@ from bridge.model.object import ApiObject
 from bridge.model.primitives.field_path import FieldPath
 from bridge.model.primitives.printable import counted
 from bridge.model.resource import Resource
-from bridge.model.versions.version import number_of
+from bridge.model.versions import number_of
 from bridge.plan.cluster_view import pages
 from bridge.plan.entries import Resolution, ignored_by
 from bridge.plan.keys import likely_transform

@@ -20,11 +20,11 @@ from bridge.checks.compare import Candidate, Coverage, Difference, DifferenceKin
 from bridge.kube import ApiError, Catalogue, connect
 from bridge.model.change import Op
 from bridge.model.formats.object_paths import object_name
+from bridge.model.formats.stored_record import StoredVersions
 from bridge.model.object import ApiObject
 from bridge.model.primitives.printable import counted
 from bridge.model.resource import Resource
-from bridge.model.versions.stored_record import StoredVersions
-from bridge.model.versions.version import is_older
+from bridge.model.versions import is_older
 from bridge.outbox import Damaged, LedgerObject, StateError, look_at
 from bridge.plan.cluster_view import (
     ClusterUnavailable,

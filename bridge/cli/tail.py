@@ -27,9 +27,9 @@ from bridge.cli.settings import OperatorSettings, operator_settings
 from bridge.cli.terminal import Colours, colour_of, complain, flush, plain, say, say_escaped
 from bridge.model.admin import Followed
 from bridge.model.change import Evidence, Op
+from bridge.model.formats.stored_record import FollowedRecord, followed
 from bridge.model.primitives.printable import counted
 from bridge.model.resource import SHORT_NAMES, Resource, ResourceName
-from bridge.model.versions.stored_record import FollowedRecord, followed
 from bridge.views.evaluation import Evaluator, FailedEvaluation, Failures
 from bridge.views.language import Cel, Expression, ExpressionProblem, MissingLibrary, Purpose
 from config.errors import ConfigError

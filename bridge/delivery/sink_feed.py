@@ -24,8 +24,8 @@ from bridge.model.admin import UnknownTarget
 from bridge.model.change import Evidence, Op
 from bridge.model.primitives.fetch import Fetch
 from bridge.model.primitives.ring import Slice
+from bridge.model.progress import Progress
 from bridge.model.record import Delta, Record, RetriedDeadLetter, Snapshot, SnapshotEdge, WatchedPart, body_bytes
-from bridge.model.versions.progress import Progress
 from bridge.outbox import (
     Backfill,
     JudgedRecords,

@@ -21,9 +21,8 @@ from bridge.delivery.lane_worker import MAX_RECORDS, LaneWorker
 from bridge.delivery.sink_feed import Feeds, SinkFeed, TransactionFeed
 from bridge.delivery.sink_worker import SinkWorker
 from bridge.delivery.worker import TransactionWorker, Worker
-from bridge.model.record import Delta, Record, TermBegan, WatchedPart, record_bytes
+from bridge.model.record import Delta, Record, TermBegan, WatchedPart, gap_in_shard, in_term, record_bytes
 from bridge.model.status import PauseCause
-from bridge.model.versions.version import gap_in_shard, in_term
 from bridge.outbox import DeadLetters, Outbox, utc_now
 from bridge.plan.plan import CurrentResources, Plan, PlanRefused, SinkPlan
 from bridge.telemetry.facts import Report

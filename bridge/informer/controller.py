@@ -28,8 +28,7 @@ from bridge.model.object import ApiObject
 from bridge.model.record import Delta
 from bridge.model.resource import Resource, Scope
 from bridge.model.selector import in_scope
-from bridge.model.versions.version import is_older, is_reached
-from bridge.model.versions.version_table import Checkpoint, Deleted
+from bridge.model.versions import Checkpoint, Deleted, is_older, is_reached
 
 Transform: TypeAlias = Callable[[ApiObject], ApiObject]
 """Strips and redacts an object before its export. It must not raise, must make no I/O, and must keep key, uid and

@@ -17,7 +17,7 @@ from bridge.informer.reflector.pacing import Timing
 from bridge.informer.shared_informer import ResyncPeriods, SharedInformer
 from bridge.model.answers import ListerWatcher
 from bridge.model.resource import Resource, Scope
-from bridge.model.versions.version_table import Checkpoint
+from bridge.model.versions import Checkpoint
 from bridge.telemetry.facts import Report, discard
 
 Source: TypeAlias = Callable[[Resource, Scope], ListerWatcher]

@@ -21,7 +21,7 @@ from bridge.model.change import ObjectVersion
 from bridge.model.object import ApiObject, object_key
 from bridge.model.primitives.packing import pack, unpack
 from bridge.model.selector import LabelSelector
-from bridge.model.versions.version_table import VersionTable, age_of
+from bridge.model.versions import VersionTable, age_of
 
 NAMESPACE = "namespace"
 """The index that a Lister uses for namespaces, if the store has it."""

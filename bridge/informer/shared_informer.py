@@ -27,7 +27,7 @@ from bridge.model.answers import ListerWatcher
 from bridge.model.change import ObjectVersion
 from bridge.model.object import ApiObject
 from bridge.model.resource import Resource, Scope
-from bridge.model.versions.version_table import Checkpoint, Deleted, VersionTable
+from bridge.model.versions import Checkpoint, Deleted, VersionTable
 from bridge.telemetry.facts import Report
 from bridge.telemetry.facts.informer import ChangesIgnored, InformerStarted, InformerStopped, InformerSynced
 

@@ -12,6 +12,7 @@ from enum import StrEnum
 from typing import Annotated, ClassVar, TypeAlias
 
 import msgspec
+from msgspec.structs import replace
 
 from bridge.model.change import Evidence, Op
 from bridge.model.formats.content import Content
@@ -357,3 +358,38 @@ def later_gap(known: str, delivered: str) -> str:
 def _end_of_gap(gap: str) -> int:
     last = gap.rpartition("/")[2]
     return int(last) if last.isdecimal() else -1
+
+
+# ── Under a leader, and in a shard ───────────────────────────────────────────
+
+# A record leaves under the leader of a term. The log's own numbers stay, so that a takeover rewrites no state. Where
+# the log may lack records, the distance grows, and is added when a record leaves. Numbers stay below 2^53, which every
+# reader of JSON holds: the term as the upper digits would exceed that in the first term, since numbers begin at the
+# clock. The term is an attribute of its own.
+
+
+def in_term(record: Record, term: int, ahead: int) -> Record:
+    """The record with the term, and with numbers that are larger by ``ahead`` than those of the replica's own log: so
+    they ascend over all leaders. Ids stay, except those of notices, which have numbers in them."""
+    number = record.sequence + ahead
+    match record:
+        case Delta():
+            snapshot = None if record.snapshot is None else _renamed(record.snapshot, bool(record.replay), ahead)
+            return replace(record, sequence=number, term=term, snapshot=snapshot)
+        case Snapshot():
+            return replace(record, sequence=number, term=term)
+        case _:
+            return replace(record, sequence=number, first=record.first + ahead, term=term)
+
+
+def gap_in_shard(record: Record, shard: Shard) -> Record:
+    """A Gap with the shard in its id: other bridges have records with the same numbers. Other records stay."""
+    return replace(record, shard=shard.name) if isinstance(record, Gap) else record
+
+
+def _renamed(snapshot: str, numbered: bool, ahead: int) -> str:
+    """``snapshot_id`` of a larger number. ``numbered``: of a snapshot on demand."""
+    parts = snapshot.split("/")
+    at = -2 if numbered else -1
+    parts[at] = str(int(parts[at]) + ahead)
+    return "/".join(parts)

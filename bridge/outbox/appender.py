@@ -16,7 +16,7 @@ from bridge.model.change import ChangeBatch, Evidence, ObjectVersion, Op
 from bridge.model.formats.content import behind
 from bridge.model.record import Delta, Record
 from bridge.model.resource import Resource, Scope
-from bridge.model.versions.version import newest_of
+from bridge.model.versions import newest_of
 from bridge.outbox.log import statements
 from bridge.outbox.log.retention import LogEnd, Retention
 from bridge.outbox.log.statements import Append, Decide, InformerProgress, deciding, with_managers

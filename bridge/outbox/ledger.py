@@ -42,8 +42,7 @@ from bridge.model.change import Evidence, IgnoredChange, ObjectVersion, Op
 from bridge.model.primitives.shard import Shard
 from bridge.model.record import Delta
 from bridge.model.resource import Resource, Scope
-from bridge.model.versions.version import newest_of
-from bridge.model.versions.version_table import Checkpoint, Deleted, VersionTable
+from bridge.model.versions import Checkpoint, Deleted, VersionTable, newest_of
 from bridge.outbox.appender import Appender, RunningInformer
 from bridge.outbox.errors import Damaged, OtherCluster, OtherShard
 from bridge.outbox.log import record_codec, statements

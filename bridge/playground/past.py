@@ -12,7 +12,7 @@ from typing import NamedTuple
 import msgspec
 
 from bridge.model.formats.object_paths import ObjectName
-from bridge.model.versions.version import number_of
+from bridge.model.versions import number_of
 from bridge.playground.http.errors import StatusError, decode, qualified
 from bridge.playground.http.front import FrontSettings
 from bridge.playground.http.handlers import ListOptions

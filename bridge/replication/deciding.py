@@ -38,7 +38,7 @@ from msgspec.structs import replace
 
 from bridge.model.policies import LeaseTiming
 from bridge.model.status import ElectionState
-from bridge.model.versions.version import is_older
+from bridge.model.versions import is_older
 from bridge.replication.lease import LAST_TERM, Lease, LeaseHolder, is_possible
 
 # ── The states of an election ────────────────────────────────────────────────

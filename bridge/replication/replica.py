@@ -34,7 +34,7 @@ import msgspec
 
 from bridge.model.primitives.network import host_and_port
 from bridge.model.status import ElectionStatus, FollowerStatus, replica_of
-from bridge.model.versions.version import is_older
+from bridge.model.versions import is_older
 from bridge.outbox import Capture
 from bridge.outbox.copied_state import CopiedState
 from bridge.replication.deciding import Ended, Rules, Starting, SteppingDown, state_of

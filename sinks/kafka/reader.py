@@ -15,7 +15,7 @@ from kubedelta_reader import Record
 from kubedelta_reader.events import attributes_of, notice_id
 from kubedelta_reader.sources.kafka import KafkaSource, record_of
 
-from bridge.model.versions.stored_record import is_notice
+from bridge.model.formats.stored_record import is_notice
 from sinks.kafka.config import ClientConfig
 from sinks.kafka.options import KafkaOptions
 from sinks.kafka.topics import topics_pattern

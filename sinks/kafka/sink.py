@@ -18,9 +18,9 @@ from typing import Any
 import msgspec
 
 from bridge.model.change import Op
+from bridge.model.progress import Progress
 from bridge.model.record import Delta, Notice, Record
 from bridge.model.resource import Resource
-from bridge.model.versions.progress import Progress
 from sinks.base import SinkContext
 from sinks.gaps import gap_before
 from sinks.kafka.config import ClientConfig

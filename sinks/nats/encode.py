@@ -15,7 +15,7 @@ from bridge.model.formats.definitions import Definitions
 from bridge.model.formats.notice import TermData
 from bridge.model.formats.schema import NOTICE_KINDS, TERM_NOTICE
 from bridge.model.record import Record, TermBegan
-from bridge.model.versions.version import number_of
+from bridge.model.versions import number_of
 from sinks.channels import Channel, SentMessage, notice_messages, object_messages
 from sinks.nats.options import NatsOptions
 from sinks.template import Template

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from bridge.model.change import Change, ChangeBatch, Evidence, ObjectVersion, Op
 from bridge.model.object import ApiObject
 from bridge.model.resource import Scope
-from bridge.model.versions.version_table import Checkpoint
+from bridge.model.versions import Checkpoint
 from bridge.outbox import Outbox
 from tests.kit.records import PODS
 

@@ -6,8 +6,7 @@ from dataclasses import dataclass, field
 
 from bridge.model.change import Change, ChangeBatch, ObjectVersion, Op
 from bridge.model.record import Delta
-from bridge.model.versions.version import is_older
-from bridge.model.versions.version_table import Checkpoint, VersionTable
+from bridge.model.versions import Checkpoint, VersionTable, is_older
 from tests.kit.records import TIME
 
 

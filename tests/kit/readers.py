@@ -10,7 +10,7 @@ from typing import TypeVar
 
 from kubedelta_reader.sources import NoDestination
 
-from bridge.model.versions.stored_record import FollowedRecord, StoredVersion, StoredVersions, followed
+from bridge.model.formats.stored_record import FollowedRecord, StoredVersion, StoredVersions, followed
 from sinks.reader import ANY_OBJECT, ReadFilter, RecordReader
 from tests.kit.deadlines import BUSY
 

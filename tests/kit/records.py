@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 from bridge.model.change import Evidence, Op
 from bridge.model.formats.cloudevent import CloudEvents
+from bridge.model.formats.stored_record import StoredKind, StoredVersion
 from bridge.model.record import Delta, Gap, Record, Snapshot, SnapshotEdge
 from bridge.model.resource import Resource
-from bridge.model.versions.stored_record import StoredKind, StoredVersion
 
 PODS = Resource("", "v1", "pods", "Pod", True)
 DEPLOYMENTS = Resource("apps", "v1", "deployments", "Deployment", True)

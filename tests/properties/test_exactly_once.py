@@ -16,8 +16,8 @@ from bridge.delivery.backfills import begin_snapshot
 from bridge.delivery.sink_feed import TransactionFeed
 from bridge.model.admin import UnknownTarget
 from bridge.model.primitives.fetch import Fetch
+from bridge.model.progress import Progress
 from bridge.model.record import Delta, Record
-from bridge.model.versions.progress import Progress
 from bridge.outbox import Outbox
 from bridge.telemetry.facts import Fact
 from bridge.telemetry.facts.delivery import ProgressRead

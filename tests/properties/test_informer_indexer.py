@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from bridge.informer.indexer import Indexer, by_name
 from bridge.model.change import ObjectVersion
 from bridge.model.object import ApiObject
-from bridge.model.versions.version_table import VersionTable
-from tests.bridge.model.test_version_table import ODD_UIDS, ODD_VERSIONS
+from bridge.model.versions import VersionTable
+from tests.bridge.model.test_versions import ODD_UIDS, ODD_VERSIONS
 
 
 @dataclass(frozen=True)

@@ -30,7 +30,7 @@ from bridge.model.policies import StartPolicy
 from bridge.model.primitives.fetch import Fetch
 from bridge.model.record import Delta, Record, SnapshotScope
 from bridge.model.resource import Resource, Scope
-from bridge.model.versions.version_table import VersionTable
+from bridge.model.versions import VersionTable
 from bridge.outbox import CleanerPolicy, Retention
 from bridge.plan.entries import Resolution
 from bridge.plan.plan import SinkPlan

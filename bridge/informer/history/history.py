@@ -21,7 +21,7 @@ from bridge.informer.history.proof import OtherHistory, Proof, SameHistory, Unkn
 from bridge.model.answers import Busy, Failed, Refused
 from bridge.model.change import ObjectVersion
 from bridge.model.resource import Resource, Scope
-from bridge.model.versions.version_table import age_of
+from bridge.model.versions import age_of
 from bridge.telemetry.facts import Report, discard
 from bridge.telemetry.facts.informer import HistoryChecked
 

@@ -32,7 +32,7 @@ from bridge.model.answers import (
 from bridge.model.change import ObjectVersion
 from bridge.model.object import ApiObject
 from bridge.model.resource import Resource, Scope
-from bridge.model.versions.version_table import Deleted
+from bridge.model.versions import Deleted
 
 
 class Member(Protocol):

@@ -26,8 +26,7 @@ import msgspec
 from bridge.model.answers import Busy, Failed, ListAnswer, Page, Refused
 from bridge.model.change import ObjectVersion
 from bridge.model.object import ApiObject, is_redacted
-from bridge.model.versions.version import is_older, is_reached
-from bridge.model.versions.version_table import Deleted
+from bridge.model.versions import Deleted, is_older, is_reached
 
 
 class SameHistory(msgspec.Struct, frozen=True):

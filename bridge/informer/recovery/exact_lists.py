@@ -31,7 +31,7 @@ from bridge.model.answers import (
 )
 from bridge.model.object import ApiObject
 from bridge.model.resource import Resource, Scope
-from bridge.model.versions.version import number_of
+from bridge.model.versions import number_of
 from bridge.telemetry.facts.informer import RecoveryEnd
 
 LONGEST = 20.0

@@ -21,7 +21,7 @@ from bridge.informer.deltas import TYPE_OF_EVENT, DeltaType, QueuedDelta, Span
 from bridge.model.answers import EventType
 from bridge.model.change import Evidence, ObjectVersion
 from bridge.model.object import ApiObject, at_version
-from bridge.model.versions.version import number_of
+from bridge.model.versions import number_of
 
 # ── The walk of a name ────────────────────────────────────────────────────────
 

@@ -89,8 +89,7 @@ from bridge.model.answers import (
     Unsupported,
     WatchRequest,
 )
-from bridge.model.versions.version import is_older
-from bridge.model.versions.version_table import Checkpoint
+from bridge.model.versions import Checkpoint, is_older
 
 LATE = 10.0
 """Seconds after its timeoutSeconds within which the end of a watch counts as caused by it."""

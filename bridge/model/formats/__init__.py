@@ -1,4 +1,4 @@
-"""Encodings of records.
+"""Encodings of records, and what a stored record is about.
 
 cloudevent     CloudEvents 1.0, binary and structured; objects alone, and the data that an expression makes of them
 content        data and texts that the expressions of a sink make of an object, and its field managers
@@ -8,4 +8,5 @@ notice         the data of notices
 object_paths   subject and partition key of an object
 row            flat rows for tables
 schema         JSON Schemas of events
+stored_record  what a stored record is about, in any format: for `verify` and `tail`
 """

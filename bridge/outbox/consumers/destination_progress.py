@@ -18,8 +18,8 @@ from uuid import uuid4
 import apsw
 
 from bridge.model.primitives.fetch import Fetch
+from bridge.model.progress import Progress
 from bridge.model.record import Record, RetriedDeadLetter
-from bridge.model.versions.progress import Progress
 from bridge.outbox.consumers.cursors import SinkCursor
 from bridge.outbox.store import Store
 

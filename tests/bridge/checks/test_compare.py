@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from bridge.checks.compare import Candidate, Coverage, Difference, DifferenceKind, Holdings, differences
 from bridge.model.change import Op
 from bridge.model.formats.object_paths import object_name
+from bridge.model.formats.stored_record import FOREIGN, StoredKind, StoredVersion
 from bridge.model.primitives.shard import Shard
 from bridge.model.resource import Resource, Scope
-from bridge.model.versions.stored_record import FOREIGN, StoredKind, StoredVersion
 from bridge.plan.cluster_view import Version
 from bridge.plan.plan import Wanted
 from sinks.reader import ReadFilter

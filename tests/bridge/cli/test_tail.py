@@ -24,8 +24,8 @@ from bridge.cli.terminal import Colours
 from bridge.model.admin import Followed, UnknownTarget
 from bridge.model.change import Evidence, Op
 from bridge.model.formats.cloudevent import CloudEvents
+from bridge.model.formats.stored_record import FollowedRecord
 from bridge.model.record import Delta
-from bridge.model.versions.stored_record import FollowedRecord
 from tests.bridge.cli.conftest import Command
 from tests.kit.configurations import a_config
 from tests.kit.deadlines import BUSY

@@ -10,8 +10,8 @@ import pytest
 from bridge.delivery.sink_feed import Feeds, record_processor
 from bridge.delivery.sink_pipeline import context_of
 from bridge.model.primitives.shard import Shard
+from bridge.model.progress import Progress
 from bridge.model.record import Gap, Record
-from bridge.model.versions.progress import Progress
 from bridge.outbox import Outbox
 from bridge.plan.plan import CurrentResources, SinkPlan, Wanted
 from sinks.base import Lanes, Receipt, RetryLater, SinkContext

@@ -11,9 +11,9 @@ from msgspec.structs import replace
 from bridge.delivery import TransactionWorker
 from bridge.delivery.sink_feed import TransactionFeed
 from bridge.model.primitives.fetch import Fetch, Missed
+from bridge.model.progress import Progress
 from bridge.model.record import Record, RetriedDeadLetter
 from bridge.model.status import PauseCause, SinkState
-from bridge.model.versions.progress import Progress
 from bridge.telemetry.facts.delivery import ProgressRead, SinkFenced
 from sinks.base import Receipt, RetryLater, SinkContext
 from tests.bridge.delivery.fakes import FakeFeed, ScriptedSink, named, pods

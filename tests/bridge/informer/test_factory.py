@@ -15,7 +15,7 @@ from bridge.model.change import Change, ChangeBatch
 from bridge.model.object import ApiObject
 from bridge.model.record import Delta
 from bridge.model.resource import Resource, Scope
-from bridge.model.versions.version_table import Checkpoint, VersionTable
+from bridge.model.versions import Checkpoint, VersionTable
 from bridge.telemetry.facts import Fact
 from bridge.telemetry.facts.informer import InformerStopped
 from tests.kit.model_ledger import ModelLedger

@@ -13,7 +13,7 @@ import pytest
 from bridge.informer.indexer import Indexer, UnknownIndex, by_label, by_name, by_namespace
 from bridge.model.change import ObjectVersion
 from bridge.model.object import ApiObject
-from bridge.model.versions.version_table import VersionTable
+from bridge.model.versions import VersionTable
 from tests.kit.objects import Blueprint, a_node, a_pod
 
 

@@ -58,7 +58,7 @@ from bridge.model.answers import (
     WatchRequest,
 )
 from bridge.model.object import ApiObject
-from bridge.model.versions.version_table import Checkpoint, VersionTable
+from bridge.model.versions import Checkpoint, VersionTable
 from tests.kit.objects import a_pod
 from tests.kit.scripted_source import added, closing_bookmark, deleted, modified, page, part
 

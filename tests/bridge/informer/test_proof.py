@@ -8,7 +8,7 @@ from bridge.informer.history.proof import OtherHistory, Seen, is_behind, is_othe
 from bridge.model.answers import Expired, Unsupported
 from bridge.model.change import ObjectVersion
 from bridge.model.object import ApiObject
-from bridge.model.versions.version_table import Deleted
+from bridge.model.versions import Deleted
 from tests.kit.objects import a_pod
 from tests.kit.scripted_source import page
 

@@ -22,7 +22,7 @@ from bridge.model.answers import (
 from bridge.model.change import Change, ChangeBatch, Evidence, ObjectVersion
 from bridge.model.object import ApiObject
 from bridge.model.resource import Scope
-from bridge.model.versions.version_table import Checkpoint, VersionTable
+from bridge.model.versions import Checkpoint, VersionTable
 from bridge.telemetry.facts.informer import InformerSynced, ListCompleted, VersionsRanBackwards
 from tests.bridge.informer.lives import Lives
 from tests.kit.model_ledger import ModelLedger

@@ -9,8 +9,7 @@ from msgspec.structs import replace
 from bridge.model.formats.cloudevent import CloudEvents, HeaderNames
 from bridge.model.formats.envelope import Envelopes
 from bridge.model.primitives.shard import Shard
-from bridge.model.record import Delta, Snapshot, SnapshotEdge, overrun_gap, snapshot_id
-from bridge.model.versions.version import gap_in_shard, in_term
+from bridge.model.record import Delta, Snapshot, SnapshotEdge, gap_in_shard, in_term, overrun_gap, snapshot_id
 from tests.kit.records import TIME, a_delta
 
 NAMES = HeaderNames.prefixed("ce_", datacontenttype="content-type")

@@ -9,8 +9,8 @@ import pytest
 
 from bridge.delivery.sink_feed import TransactionFeed
 from bridge.model.policies import StartPolicy
+from bridge.model.progress import LARGEST, Progress, decode_progress, encode_progress
 from bridge.model.record import NewDeadLetter, RetriedDeadLetter
-from bridge.model.versions.progress import LARGEST, Progress, decode_progress, encode_progress
 from bridge.outbox import Outbox
 from bridge.telemetry.facts import Fact
 from bridge.telemetry.facts.delivery import ProgressRead

@@ -7,7 +7,7 @@ from pathlib import Path
 from bridge.model.change import Change, ChangeBatch, Evidence, IgnoredChange, ObjectVersion, Op
 from bridge.model.object import ApiObject
 from bridge.model.resource import Scope
-from bridge.model.versions.version_table import Checkpoint
+from bridge.model.versions import Checkpoint
 from bridge.outbox import Outbox
 from tests.bridge.outbox.opened import crashed, opened, rows_of
 from tests.kit.records import PODS

@@ -14,8 +14,7 @@ import pytest
 from bridge.delivery.backfills import SnapshotSchedule
 from bridge.delivery.sink_feed import Feeds, SinkFeed
 from bridge.model.policies import StartPolicy
-from bridge.model.record import TAKEN_OVER, Delta, Gap, Record, Snapshot, SnapshotEdge
-from bridge.model.versions.version import in_term
+from bridge.model.record import TAKEN_OVER, Delta, Gap, Record, Snapshot, SnapshotEdge, in_term
 from bridge.outbox import Capture, Damaged, Outbox
 from bridge.outbox.commits import Frame, Point
 from bridge.outbox.opening import number_of_now

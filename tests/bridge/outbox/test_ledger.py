@@ -15,7 +15,7 @@ from bridge.model.change import Change, Evidence, Op
 from bridge.model.object import ApiObject
 from bridge.model.record import Delta, Record
 from bridge.model.resource import Resource, Scope
-from bridge.model.versions.version_table import Checkpoint
+from bridge.model.versions import Checkpoint
 from bridge.outbox import OtherCluster, Outbox, store
 from bridge.telemetry.facts import Fact
 from tests.bridge.outbox.opened import crashed, everything, opened, story

@@ -16,8 +16,8 @@ import zstandard
 from kubedelta_reader.sources import Unavailable
 
 from bridge.model.change import Evidence, Op
+from bridge.model.formats.stored_record import FollowedRecord, followed
 from bridge.model.record import Delta, Record, SnapshotEdge
-from bridge.model.versions.stored_record import FollowedRecord, followed
 from sinks.base import CannotRead, NoDestination, ReadPurpose
 from sinks.file.options import FileOptions
 from sinks.file.reader import FileReader

@@ -14,8 +14,8 @@ from msgspec.structs import replace
 
 from bridge.model.change import Op
 from bridge.model.primitives.shard import Shard
+from bridge.model.progress import Progress, decode_progress, encode_progress
 from bridge.model.record import Concern, Record, SnapshotEdge, TermBegan
-from bridge.model.versions.progress import Progress, decode_progress, encode_progress
 from sinks.base import ALL_STORED, Receipt, RetryLater, SinkContext, SinkUnavailable
 from sinks.kafka.options import KafkaOptions
 from sinks.kafka.producer import TransactionalProducer

@@ -15,8 +15,8 @@ import nats
 import pytest
 from msgspec.structs import replace
 
+from bridge.model.formats.stored_record import StoredKind, StoredVersions
 from bridge.model.record import Delta, Record, TermBegan
-from bridge.model.versions.stored_record import StoredKind, StoredVersions
 from sinks.base import ALL_STORED, Receipt, SinkContext, SinkUnavailable
 from sinks.nats.connection import NatsConnection
 from sinks.nats.delivery import MAX_MESSAGES_IN_FLIGHT

@@ -11,8 +11,8 @@ import pytest
 from kubedelta_reader.sources import nats as readback
 
 from bridge.model.change import Op
+from bridge.model.formats.stored_record import FOREIGN, StoredVersion, StoredVersions
 from bridge.model.record import Record
-from bridge.model.versions.stored_record import FOREIGN, StoredVersion, StoredVersions
 from sinks.base import ALL_STORED, ReadPurpose
 from sinks.nats.options import NatsOptions
 from sinks.nats.reader import nats_reader

@@ -1,4 +1,8 @@
-"""Keeps the last known versions of very many objects whose bodies are offloaded, and their checkpoint for a restart.
+"""The order of resourceVersions; and the last known versions of very many objects whose bodies are offloaded, with
+their checkpoint for a restart.
+
+resourceVersions are integers of any length, comparable within a resource since Kubernetes 1.35 (KEP-5504). Texts that
+are no integers have no order, and the caller has to do without.
 
 The table is on the hot path, because every change is compared with it, and where it lies in memory decides the cost.
 Three small heap objects for each version cost more with more objects: the freed ones left holes all over the heap, and
@@ -17,6 +21,45 @@ import msgspec
 
 from bridge.model.change import IgnoredChange, ObjectVersion
 
+LONGEST_NUMBER = 18
+"""Digits. etcd's revisions count writes, and stay below 10^18."""
+
+
+def number_of(version: str) -> int | None:
+    """The version as a revision of etcd; None if it cannot be one."""
+    return int(version) if version.isascii() and version.isdecimal() and len(version) <= LONGEST_NUMBER else None
+
+
+def newest_of(versions: Iterable[str | None]) -> str | None:
+    """The newest version. Of versions without an order the first; None without versions."""
+    newest: str | None = None
+    for version in versions:
+        if version is not None and (newest is None or is_older(newest, version)):
+            newest = version
+    return newest
+
+
+def is_reached(version: str, position: str) -> bool:
+    """Whether both are integers, and ``version`` is at most ``position``."""
+    return version.isdecimal() and position.isdecimal() and (len(version), version) <= (len(position), position)
+
+
+def is_older(version: str, than: str) -> bool:
+    """Whether both are integers, and ``version`` is less than ``than``. An aggregated API may use other texts, which
+    have no order: then the answer is False in both directions."""
+    if not (version.isdecimal() and than.isdecimal()):
+        return False
+    # Digits of one length have the order of their numbers, without a conversion.
+    return (len(version), version) < (len(than), than)
+
+
+def age_of(version: bytes) -> tuple[int, bytes]:
+    """A sort key of versions, oldest first. Versions that are not numbers have no order, and come first."""
+    return (len(version), version) if version.isdigit() else (0, b"")
+
+
+# ── Known versions ───────────────────────────────────────────────────────────
+
 _ROW = Struct("=q19p37p")
 """A sequence number, a version and a uid: 64 bytes. ``p`` stores a text with its length."""
 
@@ -26,13 +69,8 @@ _VERSION = Struct("=8x19p")
 _IGNORING = Struct("=16s19p")
 """A digest, and the version of the exported state: 35 bytes."""
 
-# etcd's revisions count writes, and stay below 10^18. Longer versions, of other servers, go beside the rows.
-_VERSION_BYTES, _UID_BYTES = 18, 36
-
-
-def age_of(version: bytes) -> tuple[int, bytes]:
-    """A sort key of versions, oldest first. Versions that are not numbers have no order, and come first."""
-    return (len(version), version) if version.isdigit() else (0, b"")
+# Longer versions, of other servers, go beside the rows.
+_VERSION_BYTES, _UID_BYTES = LONGEST_NUMBER, 36
 
 
 class VersionTable(MutableMapping[str, ObjectVersion]):
