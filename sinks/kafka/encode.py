@@ -12,10 +12,9 @@ from typing import TypeAlias
 import msgspec
 
 from bridge.model.change import Op
-from bridge.model.formats.cloudevent import GAP_HEADER, CloudEvents, HeaderNames
+from bridge.model.formats.cloudevent import GAP_HEADER, CloudEvents, HeaderNames, end_of_part
 from bridge.model.formats.content import Content
 from bridge.model.formats.definitions import Definitions
-from bridge.model.formats.notice import end_of_part
 from bridge.model.formats.object_paths import ABSENT
 from bridge.model.object import bare_body
 from bridge.model.record import Delta, Gap, Notice, Record, Snapshot

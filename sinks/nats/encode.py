@@ -10,9 +10,8 @@ from urllib.parse import urlsplit
 import msgspec
 from msgspec.structs import replace
 
-from bridge.model.formats.cloudevent import TERM_TYPE, CloudEvents, HeaderNames, percent_encoded
+from bridge.model.formats.cloudevent import TERM_TYPE, CloudEvents, HeaderNames, TermData, percent_encoded
 from bridge.model.formats.definitions import Definitions
-from bridge.model.formats.notice import TermData
 from bridge.model.formats.schema import NOTICE_KINDS, TERM_NOTICE
 from bridge.model.record import Record, TermBegan
 from bridge.model.versions import number_of

@@ -17,13 +17,15 @@ from bridge.model.formats.cloudevent import (
     TERM_TYPE,
     DeltaEvent,
     DeltaForm,
+    GapData,
     HeaderNames,
     MadeData,
     NoticeEvent,
+    SnapshotData,
+    TermData,
 )
 from bridge.model.formats.content import JSON, TEXT
 from bridge.model.formats.definitions import Definitions, JsonSchema
-from bridge.model.formats.notice import GapData, SnapshotData, TermData
 
 NoticeKind: TypeAlias = tuple[str, list[str], type]
 """Name, types of events, and type of the data."""

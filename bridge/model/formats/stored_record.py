@@ -17,8 +17,7 @@ from kubedelta_reader.events import Event, NotAnEvent, attributes_of, notice_id,
 from msgspec.structs import replace
 
 from bridge.model.change import OP_OF_NAME, Op
-from bridge.model.formats.cloudevent import GAP_TYPE, SNAPSHOT_TYPES, TERM_TYPE
-from bridge.model.formats.notice import GapData, SnapshotData, TermData
+from bridge.model.formats.cloudevent import GAP_TYPE, SNAPSHOT_TYPES, TERM_TYPE, GapData, SnapshotData, TermData
 from bridge.model.formats.object_paths import ObjectName
 from bridge.model.record import SnapshotEdge
 

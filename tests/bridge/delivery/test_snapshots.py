@@ -13,7 +13,7 @@ import pytest
 from bridge.delivery.backfills import SnapshotSchedule, begin_snapshot, cancel_snapshot
 from bridge.delivery.sink_feed import SinkFeed
 from bridge.model.admin import UnknownTarget
-from bridge.model.formats.notice import notice_data
+from bridge.model.formats.cloudevent import notice_data
 from bridge.model.policies import StartPolicy
 from bridge.model.record import Delta, Record, Snapshot, SnapshotScope
 from bridge.model.status import SnapshotState, SnapshotStatus

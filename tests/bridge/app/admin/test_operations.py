@@ -14,7 +14,7 @@ from bridge.app.admin.commands import COMMANDS, AdminOperations
 from bridge.app.admin.operations import OfflineOperations
 from bridge.app.endpoints import readiness
 from bridge.model.admin import Replayed, ReplayRequest, SnapshotRequest, UnknownTarget
-from bridge.model.formats.notice import notice_data
+from bridge.model.formats.cloudevent import notice_data
 from bridge.model.policies import StartPolicy
 from bridge.model.record import Delta, Record, Snapshot
 from bridge.model.resource import Scope
