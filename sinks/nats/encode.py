@@ -12,10 +12,9 @@ from msgspec.structs import replace
 
 from bridge.model.formats.cloudevent import TERM_TYPE, CloudEvents, HeaderNames, TermData, percent_encoded
 from bridge.model.formats.definitions import Definitions
-from bridge.model.formats.schema import NOTICE_KINDS, TERM_NOTICE
 from bridge.model.record import Record, TermBegan
 from bridge.model.versions import number_of
-from sinks.channels import Channel, SentMessage, notice_messages, object_messages
+from sinks.channels import NOTICE_KINDS, TERM_NOTICE, Channel, SentMessage, notice_messages, object_messages
 from sinks.nats.options import NatsOptions
 from sinks.template import Template
 

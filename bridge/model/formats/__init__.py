@@ -6,6 +6,5 @@ definitions    named JSON Schemas that others refer to
 envelope       Debezium's change event envelope
 object_paths   subject and partition key of an object
 row            flat rows for tables
-schema         JSON Schemas of events
 stored_record  what a stored record is about, in any format: for `verify` and `tail`
 """
