@@ -22,8 +22,8 @@ from msgspec.structs import replace
 from bridge.delivery.attempts import WorkerSettings
 from bridge.delivery.sink_worker import Parking, SinkWorker
 from bridge.delivery.workqueue import WorkQueue
-from bridge.model.primitives.fetch import Fetch, split_at_notices
-from bridge.model.record import Delta, OrderingKey, Record, RetriedDeadLetter
+from bridge.model.primitives.ring import Fetch
+from bridge.model.record import Delta, OrderingKey, Record, RetriedDeadLetter, split_at_notices
 from bridge.outbox import DeadLetters
 from sinks.base import ALL_STORED, Lanes, Receipt, RetryLater
 

@@ -22,8 +22,7 @@ from msgspec.structs import replace
 
 from bridge.model.admin import UnknownTarget
 from bridge.model.change import Evidence, Op
-from bridge.model.primitives.fetch import Fetch
-from bridge.model.primitives.ring import Slice
+from bridge.model.primitives.ring import Fetch, Slice
 from bridge.model.progress import Progress
 from bridge.model.record import Delta, Record, RetriedDeadLetter, Snapshot, SnapshotEdge, WatchedPart, body_bytes
 from bridge.outbox import (

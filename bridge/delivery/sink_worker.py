@@ -16,7 +16,7 @@ from contextlib import suppress
 
 from bridge.delivery.attempts import SinkAttempts, WorkerSettings
 from bridge.model.policies import OnRejected
-from bridge.model.primitives.fetch import Missed
+from bridge.model.primitives.ring import Missed
 from bridge.model.record import Delta, Gap, NewDeadLetter, Record, RetriedDeadLetter, overrun_gap
 from bridge.model.status import CircuitState, PauseCause, SinkState
 from bridge.outbox import DeadLetters

@@ -17,8 +17,8 @@ from msgspec.structs import replace
 from bridge.delivery.attempts import PART, WorkerSettings
 from bridge.delivery.sink_feed import TransactionFeed
 from bridge.delivery.sink_worker import SinkWorker
-from bridge.model.primitives.fetch import Fetch, split_at_notices
-from bridge.model.record import Delta, OrderingKey, Record, RetriedDeadLetter, body_bytes
+from bridge.model.primitives.ring import Fetch
+from bridge.model.record import Delta, OrderingKey, Record, RetriedDeadLetter, body_bytes, split_at_notices
 from sinks.base import RetryLater
 
 MOST_RECORDS = 10_000

@@ -7,7 +7,7 @@ workers (delivery) and the outbox.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from enum import StrEnum
 from typing import Annotated, ClassVar, TypeAlias
 
@@ -312,6 +312,24 @@ class RetriedDeadLetter(msgspec.Struct, frozen=True):
 
     number: int
     record: Record
+
+
+def split_at_notices(records: Sequence[Record]) -> Iterator[slice]:
+    """Yields slices: each notice alone, and the records between two notices together. Nearly always a single slice."""
+    if set(map(type, records)) <= {Delta}:
+        if records:
+            yield slice(0, len(records))
+        return
+    start = 0
+    for index, record in enumerate(records):
+        if isinstance(record, Delta):
+            continue
+        if start < index:
+            yield slice(start, index)
+        yield slice(index, index + 1)
+        start = index + 1
+    if start < len(records):
+        yield slice(start, len(records))
 
 
 # ── The Gap of each reason ───────────────────────────────────────────────────

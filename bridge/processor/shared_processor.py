@@ -20,8 +20,7 @@ from contextlib import suppress
 from itertools import islice
 from typing import Generic, Protocol, TypeVar
 
-from bridge.model.primitives.fetch import Fetch, Missed
-from bridge.model.primitives.ring import Slice
+from bridge.model.primitives.ring import Fetch, Missed, Slice
 
 T = TypeVar("T")
 T_contra = TypeVar("T_contra", contravariant=True)

@@ -32,9 +32,8 @@ from uuid import uuid4
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from msgspec.structs import replace as replace_fields
 
-from bridge.model.primitives.fetch import split_at_notices
 from bridge.model.progress import Progress, decode_progress, encode_progress
-from bridge.model.record import Record
+from bridge.model.record import Record, split_at_notices
 from sinks.base import SinkContext
 from sinks.kafka.config import ClientConfig
 from sinks.kafka.delivery import RecordId, Refusals, record_id

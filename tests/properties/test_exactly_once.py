@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from bridge.delivery.backfills import begin_snapshot
 from bridge.delivery.sink_feed import TransactionFeed
 from bridge.model.admin import UnknownTarget
-from bridge.model.primitives.fetch import Fetch
+from bridge.model.primitives.ring import Fetch
 from bridge.model.progress import Progress
 from bridge.model.record import Delta, Record
 from bridge.outbox import Outbox

@@ -23,7 +23,7 @@ from bridge.delivery.sink_feed import SinkFeed
 from bridge.model.admin import Replayed, UnknownTarget
 from bridge.model.change import Change, ChangeBatch, Op
 from bridge.model.policies import StartPolicy
-from bridge.model.primitives.fetch import Fetch
+from bridge.model.primitives.ring import Fetch
 from bridge.model.record import Delta, Gap, Record, SnapshotScope
 from bridge.model.resource import Resource
 from bridge.model.status import SnapshotStatus

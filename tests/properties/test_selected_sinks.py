@@ -27,7 +27,7 @@ from bridge.model.admin import UnknownTarget
 from bridge.model.change import Change, ChangeBatch, Evidence, ObjectVersion, Op
 from bridge.model.object import ApiObject
 from bridge.model.policies import StartPolicy
-from bridge.model.primitives.fetch import Fetch
+from bridge.model.primitives.ring import Fetch
 from bridge.model.record import Delta, Record, SnapshotScope
 from bridge.model.resource import Resource, Scope
 from bridge.model.versions import VersionTable

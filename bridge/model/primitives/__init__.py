@@ -1,7 +1,6 @@
 """General helpers and small values.
 
 backoff      waits between attempts, and between two looks
-fetch        items that a taker gets at once, and parts of a batch between notices
 field_path   paths of members in a JSON document
 merge_patch  JSON merge patches, as they are applied
 network      hosts and ports, and reasons why a connection cannot be made
@@ -9,6 +8,6 @@ packing      zstd for bodies in memory
 permissions  why a file cannot be written
 printable    foreign text made safe for terminals and logs, and counts
 protobuf     the wire format of Protocol Buffers
-ring         a bounded ring buffer with sequence numbers
+ring         a bounded ring buffer with sequence numbers, and items that a taker gets at once
 shard        a part of all objects, by a range of hashes
 """

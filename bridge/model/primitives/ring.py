@@ -1,4 +1,4 @@
-"""The newest items of an endless sequence, in memory, within bounds."""
+"""The newest items of an endless sequence, in memory, within bounds; and what a taker gets of it at once."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import Generic, TypeVar
+
+import msgspec
 
 T = TypeVar("T")
 
@@ -80,3 +82,29 @@ class Ring(Generic[T]):
     def _drop_oldest(self) -> None:
         _, size = self._items.popleft()
         self._bytes -= size
+
+
+# ── What a taker gets ────────────────────────────────────────────────────────
+
+
+class Missed(msgspec.Struct, frozen=True):
+    """Items that left the log before the taker came to them."""
+
+    first: int
+    last: int
+
+    @property
+    def count(self) -> int:
+        return self.last - self.first + 1
+
+
+class Fetch(msgspec.Struct, Generic[T], frozen=True):
+    """Once its items are settled, and those of every fetch before it, everything up to ``through`` and ``index`` is."""
+
+    items: Sequence[T]
+    through: int | None = None
+    """A sequence number of the log; None for items of a backfill."""
+    missed: Missed | None = None
+    """Comes before ``items``."""
+    index: int | None = None
+    """Of a backfill; None for items of the log."""

@@ -17,7 +17,7 @@ from uuid import uuid4
 
 import apsw
 
-from bridge.model.primitives.fetch import Fetch
+from bridge.model.primitives.ring import Fetch
 from bridge.model.progress import Progress
 from bridge.model.record import Record, RetriedDeadLetter
 from bridge.outbox.consumers.cursors import SinkCursor

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import cast
 
 from bridge.delivery.sink_feed import SinkFeed
-from bridge.model.primitives.fetch import Fetch, Missed
+from bridge.model.primitives.ring import Fetch, Missed
 from bridge.model.record import Delta, NewDeadLetter, OrderingKey, Record, RetriedDeadLetter
 from bridge.outbox import DeadLetters
 from sinks.base import ALL_STORED, Progress, Receipt, SinkContext

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from bridge.delivery import TransactionWorker
 from bridge.delivery.sink_feed import TransactionFeed
-from bridge.model.primitives.fetch import Fetch, Missed
+from bridge.model.primitives.ring import Fetch, Missed
 from bridge.model.progress import Progress
 from bridge.model.record import Record, RetriedDeadLetter
 from bridge.model.status import PauseCause, SinkState

@@ -9,8 +9,8 @@ import pytest
 
 from bridge.delivery import Retry
 from bridge.model.policies import OnRejected
-from bridge.model.primitives.fetch import Missed, split_at_notices
-from bridge.model.record import Record
+from bridge.model.primitives.ring import Missed
+from bridge.model.record import Record, split_at_notices
 from bridge.model.status import CircuitState, SinkState
 from bridge.telemetry.facts.delivery import (
     BatchDelivered,

@@ -15,7 +15,7 @@ import pytest
 
 from bridge.delivery.sink_feed import Feeds
 from bridge.model.policies import StartPolicy
-from bridge.model.primitives.fetch import Fetch
+from bridge.model.primitives.ring import Fetch
 from bridge.model.record import Delta, Record
 from bridge.outbox import Cipher, Outbox, Retention
 from bridge.outbox.appender import utc_now

@@ -9,8 +9,7 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from bridge.model.primitives.fetch import Fetch, Missed
-from bridge.model.primitives.ring import Ring, Slice
+from bridge.model.primitives.ring import Fetch, Missed, Ring, Slice
 from bridge.processor.shared_processor import ListenerClosed, ProcessorListener
 from tests.kit.deadlines import BUSY
 from tests.kit.virtual_time import VirtualTimeLoop

@@ -6,8 +6,7 @@ import asyncio
 
 import pytest
 
-from bridge.model.primitives.fetch import Fetch
-from bridge.model.primitives.ring import Ring, Slice
+from bridge.model.primitives.ring import Fetch, Ring, Slice
 from bridge.processor.shared_processor import ListenerClosed, ListenerExists, SharedProcessor
 
 

@@ -19,8 +19,7 @@ from kubedelta_reader.sources.parts import parts_of
 
 from bridge.model.change import Op
 from bridge.model.formats.stored_record import FOREIGN, StoredVersion
-from bridge.model.primitives.fetch import split_at_notices
-from bridge.model.record import Record
+from bridge.model.record import Record, split_at_notices
 from sinks.base import ALL_STORED, CannotRead, ReadPurpose
 from sinks.file.connection import FileConnection
 from sinks.file.delivery import open_writer

@@ -14,8 +14,7 @@ from kubedelta_reader.sources import kafka as readback
 
 from bridge.model.change import Op
 from bridge.model.formats.stored_record import FOREIGN, StoredVersion
-from bridge.model.primitives.fetch import split_at_notices
-from bridge.model.record import Record
+from bridge.model.record import Record, split_at_notices
 from sinks.base import ALL_STORED, ReadPurpose
 from sinks.kafka.options import KafkaOptions
 from sinks.kafka.reader import KafkaReader
