@@ -14,7 +14,7 @@ from bridge.checks.findings import CheckResult, Finding
 from bridge.http.socket_file import expect_room
 from bridge.model.admin import About
 from bridge.model.primitives.network import host_and_port
-from bridge.model.primitives.permissions import why_not_writable
+from bridge.model.primitives.printable import why_not_writable
 from bridge.outbox import FILE, KEY_FILES_OPTION, Damaged, StateError, is_held, look_at, unusable
 from bridge.plan.keys import KEY_FILE, load_cipher, read_redaction_keys
 from bridge.plan.plan import Plan

@@ -23,8 +23,7 @@ from pathlib import Path
 from kubedelta_reader.sources.lines import end_of_last_line, first_line
 from kubedelta_reader.sources.parts import parts_of
 
-from bridge.model.primitives.permissions import why_not_writable
-from bridge.model.primitives.printable import counted
+from bridge.model.primitives.printable import counted, why_not_writable
 from sinks.base import Claim
 from sinks.file.lines import last_line, sequence_in
 from sinks.file.options import STANDARD_OUTPUT, FileOptions, Fsync

@@ -1,8 +1,12 @@
-"""Text for people: untrusted text (names, reasons, bodies) made safe for a terminal or a log, and counts."""
+"""Text for people: untrusted text (names, reasons, bodies) made safe for a terminal or a log, counts, and why a file
+cannot be written."""
 
 from __future__ import annotations
 
+import errno
+import os
 import re
+from pathlib import Path
 
 _SHORT = {"\t": "\\t", "\n": "\\n", "\r": "\\r"}
 _NOT_ASCII = re.compile(r"[^\x20-\x7e]")
@@ -36,3 +40,9 @@ def _escape(character: str, keep: str) -> str:
 def counted(count: int, one: str) -> str:
     """``1 record``, ``2 records``."""
     return f"{count} {one}" if count == 1 else f"{count} {one}s"
+
+
+def why_not_writable(path: Path) -> str:
+    """The reason behind an ``os.access`` that says no, in the system's words: a volume that is mounted read-only is not
+    mended by other rights. Raises OSError."""
+    return os.strerror(errno.EROFS if os.statvfs(path).f_flag & os.ST_RDONLY else errno.EACCES)
