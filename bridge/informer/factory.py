@@ -12,8 +12,8 @@ from bridge.informer.controller import DeliverBatch, Ignoring, Transform, usable
 from bridge.informer.history.history import DiscardPositions, History, no_positions
 from bridge.informer.indexer import NAMESPACE, IndexFunc, Stored, by_namespace
 from bridge.informer.recovery.exact_lists import RecoverySlots
-from bridge.informer.reflector.list_limiter import ListLimiter
 from bridge.informer.reflector.pacing import Timing
+from bridge.informer.reflector.reflector import ListLimiter
 from bridge.informer.shared_informer import ResyncPeriods, SharedInformer
 from bridge.model.answers import ListerWatcher
 from bridge.model.resource import Resource, Scope

@@ -19,10 +19,9 @@ from bridge.informer.history.proof import OtherHistory
 from bridge.informer.indexer import Indexer, IndexFunc, Lister, Stored
 from bridge.informer.recovery.exact_lists import RecoverySlots
 from bridge.informer.recovery.recovery import Recovery
-from bridge.informer.reflector.list_limiter import ListLimiter
 from bridge.informer.reflector.list_watch import begin
 from bridge.informer.reflector.pacing import Timing
-from bridge.informer.reflector.reflector import Reflector
+from bridge.informer.reflector.reflector import ListLimiter, Reflector
 from bridge.model.answers import ListerWatcher
 from bridge.model.change import ObjectVersion
 from bridge.model.object import ApiObject

@@ -5,10 +5,9 @@ and carries out the step that comes back: updates of the store, and the time of 
 machine has no clock and makes no I/O, so its tests name states and answers alone. Before an answer counts, its history
 is assured (``assurance``).
 
-assurance      decides whether an answer, and which of the known objects, are of the known history
-list_limiter   bounds the number of informers that list at the same time
-list_watch     decides the next state, the updates of the store and the next request, from a state and an answer
-pacing         computes the pause before the next request, and the number of objects in the next page
-reflector      makes the requests, keeps the deadlines, and fills the DeltaFIFO
-states         defines the states, answers and steps of the state machine
+assurance   decides whether an answer, and which of the known objects, are of the known history
+list_watch  decides the next state, the updates of the store and the next request, from a state and an answer
+pacing      computes the pause before the next request, and the number of objects in the next page
+reflector   makes the requests, keeps the deadlines, and fills the DeltaFIFO; bounds how many informers list at once
+states      defines the states, answers and steps of the state machine
 """

@@ -10,9 +10,8 @@ import pytest
 
 from bridge.informer import SharedInformerFactory
 from bridge.informer.delta_fifo import DeltaFIFO
-from bridge.informer.reflector.list_limiter import ListLimiter, Turn
 from bridge.informer.reflector.pacing import Timing
-from bridge.informer.reflector.reflector import Reflector
+from bridge.informer.reflector.reflector import ListLimiter, Reflector, Turn
 from bridge.informer.reflector.states import NotSynced
 from bridge.model.answers import Failed, ListAnswer, ListRequest, Opened, Page, TakePart, WatchAnswer, WatchRequest
 from bridge.model.resource import Resource, Scope
