@@ -11,7 +11,7 @@ admin           the commands that operate on the state and on sinks, and their t
 admin_access    access to the running bridge or its files, and waiting with progress
 at              at and restore
 arguments       declarations of arguments, their types and errors, and the configuration of a command line without -c
-check           check
+check           check, rbac
 command_line    every command with its arguments and its function, and the parser of them
 completion      completion
 console         the console of displays
@@ -22,7 +22,6 @@ history_build   history build
 line_diff       a unified diff of lines, in linear time
 manifests       objects as YAML that kubectl reads
 process         core dumps, memory, foreign packages and signals of the process
-rbac            rbac
 run             run, with the progress of the first lists and the tables of --profile-stages
 schema          schema of the configuration and of events, AsyncAPI document
 settings        loads the configuration file of a command

@@ -105,7 +105,7 @@ CHECK = CommandSpec(
 RBAC = CommandSpec(
     "rbac",
     "print the roles and bindings that the file needs, as YAML",
-    "bridge.cli.rbac:rbac",
+    "bridge.cli.check:rbac",
     CONFIG,
     Argument("--namespaced", action="store_true", help="only Roles in namespaces; an error if a resource needs more"),
     Argument(
