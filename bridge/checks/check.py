@@ -5,24 +5,27 @@ deltas of a start. It delivers no records, and does not affect a running bridge.
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 
 from bridge.checks.expressions import check_selections
 from bridge.checks.findings import CheckResult, Finding
-from bridge.checks.forecast import by_sink, forecast
 from bridge.checks.machine import check_addresses, check_directory
 from bridge.checks.noise import check_noise
 from bridge.checks.resources import check_resources
 from bridge.kube import ApiError, Catalogue, CredentialsError, KubeClient, connect
 from bridge.model.admin import About
 from bridge.model.answers import Refused
+from bridge.model.change import Op
+from bridge.model.policies import StartPolicy
 from bridge.model.resource import Resource
-from bridge.outbox import Damaged, StateError, StateInspection, UnknownFormat, look_at, shard_in
+from bridge.outbox import Damaged, StateError, StateInspection, UnknownFormat, covering, look_at, shard_in
 from bridge.plan import cluster_identity
-from bridge.plan.cluster_view import ClusterRefuses, ClusterUnavailable, ClusterView, digest_in
+from bridge.plan.cluster_view import ClusterRefuses, ClusterUnavailable, ClusterView, digest_in, partition_of
 from bridge.plan.difference import MOST_DELETES
-from bridge.plan.entries import Resolution, resolve_wanted
+from bridge.plan.entries import Resolution, resolve_wanted, wanted_scopes
 from bridge.plan.plan import Plan, SinkPlan
 from bridge.plan.preflight import preflight
 from bridge.telemetry.facts import Fact
@@ -31,6 +34,8 @@ from sinks.base import ChecksDestinations, SinkUnavailable, WrongOption
 
 MOST_OBJECTS = 200_000
 """Of a resource: with more objects, there is no forecast."""
+WAITING = "waiting"
+"""In place of an op: records of the backlog."""
 _NOT_FOUND = 404
 
 
@@ -181,10 +186,10 @@ async def _forecast(
     digests = partial(digest_in, plan, catalogue)
     view = ClusterView(plan.cluster, client, resolution.desired, most=MOST_OBJECTS, digest_in=digests, shard=plan.shard)
     try:
-        changes = await forecast(plan.cluster, plan.wanted, resolution, view, look)
+        changes = await _changes_of_start(plan, resolution, view, look)
     except (ClusterUnavailable, ClusterRefuses) as error:
         return Finding("state", CheckResult.NOTE, f"no forecast of a start: {error}")
-    rows = by_sink(changes, plan.sinks, look)
+    rows = _by_sink(changes, plan.sinks, look)
     left = changes.left.total()
     if left > MOST_DELETES:
         most = ", ".join(f"{count} {name}" for name, count in changes.left.most_common(5))
@@ -196,6 +201,68 @@ async def _forecast(
     if not rows:
         return Finding("state", CheckResult.RIGHT, "a start would export no records: every sink is up to date")
     return Finding("state", CheckResult.NOTE if left else CheckResult.RIGHT, "a start would export at least:", rows)
+
+
+@dataclass(slots=True)
+class _Changes:
+    """Number of objects by op. Several steps between two states of an object count once."""
+
+    ops: Counter[Op] = field(default_factory=Counter)
+    left: Counter[str] = field(default_factory=Counter)
+    """Resource → deleted objects that the configuration no longer covers, or covers by other scopes."""
+
+
+async def _changes_of_start(plan: Plan, resolution: Resolution, view: ClusterView, look: StateInspection) -> _Changes:
+    """Forecasts the changes of a start. Raises ClusterUnavailable, ClusterRefuses and Damaged. Memory: the objects of
+    one resource at a time."""
+    found = _Changes()
+    held = {resource.name: resource for resource in look.resources()}
+    served = {resource.name: resource for resource in resolution.desired.values()}
+    for name, resource in (served | held).items():
+        scopes = [scope for each, scope in resolution.desired if each == name]
+        if not scopes and wanted_scopes(plan.wanted, resource):
+            # Configured and not served now: its objects are exported as deleted only after further discoveries.
+            continue
+        before = look.scopes(resource)
+        # Other scopes are watched than before, so that a missing object may exist outside of them.
+        narrowed = bool(before) and set(before) != set(scopes)
+        live = await view.look({name}) if scopes else {}
+        seen = set()
+        for each in look.objects(resource):
+            if covering(scopes, each.key) is None:
+                found.ops[Op.DELETED] += 1
+                found.left[name] += 1
+                continue
+            key = partition_of(plan.cluster, served[name], each.key)
+            seen.add(key)
+            now = live.get(key)
+            if now is None or now.uid != each.uid:
+                found.ops[Op.DELETED] += 1
+                found.ops[Op.ADDED] += int(now is not None)
+                found.left[name] += int(now is None and narrowed)
+            elif now.resource_version != each.version and (each.digest is None or each.digest != view.digests.get(key)):
+                found.ops[Op.UPDATED] += 1
+        found.ops[Op.ADDED] += len(live.keys() - seen)
+    # A unary plus drops the zeros of a Counter.
+    found.left = +found.left
+    return found
+
+
+def _by_sink(changes: _Changes, sinks: Sequence[SinkPlan], look: StateInspection) -> list[tuple[str, str, int]]:
+    """Rows of (sink, op, count), for counts above 0. A sink with a selection has its backlog only."""
+    backlogs = look.backlogs()
+    known = look.count()
+    rows = []
+    for sink in sinks:
+        ops = Counter(changes.ops)
+        if sink.name not in backlogs and sink.start is StartPolicy.SNAPSHOT:
+            ops[Op.ADDED] += known
+        if sink.select is not None:
+            ops.clear()  # The forecast compares versions, and has no objects for expressions.
+        if waiting := backlogs.get(sink.name, 0):
+            rows.append((sink.name, WAITING, waiting))
+        rows += [(sink.name, str(op), ops[op]) for op in Op if ops[op]]
+    return rows
 
 
 # ── Sinks ────────────────────────────────────────────────────────────────────

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from bridge.app.admin.client import running_on
 from bridge.app.bridge import Bridge
-from bridge.checks import check, forecast
+from bridge.checks import check
 from bridge.checks.check import check_all
 from bridge.checks.findings import CheckResult, Finding
 from bridge.kube import ClusterAccess
@@ -271,7 +271,7 @@ async def test_a_check_counts_changes_by_sink_and_writes_nothing(tmp_path: Path)
         assert listing(tmp_path) == before
 
     assert running.verdict is CheckResult.RIGHT
-    assert {op for _, op, _ in running.rows} <= {forecast.WAITING}, "what is settled is saved a moment later"
+    assert {op for _, op, _ in running.rows} <= {check.WAITING}, "what is settled is saved a moment later"
     ours = [("added", 1), ("updated", 1), ("deleted", 3)]
     of_new = [("added", 6), *ours[1:]]
     assert list(stopped.rows) == [
