@@ -18,7 +18,7 @@ from typing import Any, TypeAlias
 import yaml
 
 from bridge.kube import ApiError, Catalogue, KubeClient, Served, UnknownResource, resolve_name
-from bridge.kube.discovery.catalogue import Document, GroupVersion
+from bridge.kube.catalogue import Document, GroupVersion
 from bridge.model.resource import LEASES, Resource, ResourceName, Scope
 from bridge.plan.plan import ElectionPlan, Wanted
 

@@ -6,14 +6,16 @@ catalogue of served resources (``discovery``), the ListerWatchers that informers
 names. The bytes of a list or a watch go from ``transport`` through ``gathering`` to the readers in ``wire``, which cut
 objects out of them without decoding what nobody asks for.
 
-auth             finds the server's address, its certificates, and our credentials
-client           makes the client for the other rooms, and reads, writes and watches a single object
-discovery        reads the served resources, and resolves kubectl's names for them
-gathering        gathers the bytes of watches in a window that all watches share
-lister_watcher   lists and watches one resource in one scope
-sharded          lists and watches the objects of a shard alone
-transport        carries httpx over aiohttp, with a connection for each watch; makes single requests
-wire             turns the bytes of lists, watches and errors into values
+auth                 finds the server's address, its certificates, and our credentials
+catalogue            holds the served resources, and resolves kubectl's names for them
+client               makes the client for the other rooms, and reads, writes and watches a single object
+discovery            requests the discovery documents, with ETags
+discovery_documents  reads both forms of discovery documents, and bounds their names and counts
+gathering            gathers the bytes of watches in a window that all watches share
+lister_watcher       lists and watches one resource in one scope
+sharded              lists and watches the objects of a shard alone
+transport            carries httpx over aiohttp, with a connection for each watch; makes single requests
+wire                 turns the bytes of lists, watches and errors into values
 
 Whatever the server sends is bounded before it is in memory, and names that it chose stay names. An aggregated API
 server, or a tenant who writes an object, must not be able to fill the memory, to lead a request to another path, or to
@@ -32,9 +34,9 @@ Invariants, each with its test:
 from bridge.kube.auth.access import ClusterAccess, find_connection, pod_namespace
 from bridge.kube.auth.connection import ClusterConnection
 from bridge.kube.auth.credentials import CredentialsError
+from bridge.kube.catalogue import Catalogue, Served, UnknownResource, resolve_name, store_of
 from bridge.kube.client import KubeClient, NamedObject, connect
-from bridge.kube.discovery.catalogue import Catalogue, Served, UnknownResource, resolve_name, store_of
-from bridge.kube.discovery.documents import is_accepted
+from bridge.kube.discovery_documents import is_accepted
 from bridge.kube.lister_watcher import ApiListerWatcher
 from bridge.kube.transport import ApiError
 

@@ -20,8 +20,8 @@ import msgspec
 
 from bridge.kube.auth.access import SERVICE_ACCOUNT, ClusterAccess, find_connection
 from bridge.kube.auth.connection import ClusterConnection, RenewedConnection
-from bridge.kube.discovery import discovery
-from bridge.kube.discovery.catalogue import Catalogue
+from bridge.kube.catalogue import Catalogue
+from bridge.kube.discovery import discover
 from bridge.kube.gathering import Gathering
 from bridge.kube.lister_watcher import ANSWER_TIMEOUT, IDLE_TIMEOUT, ApiListerWatcher, collection_path, segment
 from bridge.kube.sharded import ShardListerWatcher
@@ -168,7 +168,7 @@ class KubeClient:
         Reports GroupStale for a group whose server does not answer; its contents are kept from ``previous``.
         Raises ApiError.
         """
-        return await discovery.discover(self._api, previous, self._report)
+        return await discover(self._api, previous, self._report)
 
     async def version(self) -> str:
         """The server's version, such as ``v1.36.3``. Raises ApiError."""

@@ -2,7 +2,7 @@
 for a resource.
 
 ``ResourceName`` parses such a name; ``SHORT_NAMES`` are known without a cluster. The meaning of a name on a cluster is
-for ``bridge.kube.discovery.catalogue``::
+for ``bridge.kube.catalogue``::
 
     pods                     plural, singular, short name or kind
     deployments.apps         of a group

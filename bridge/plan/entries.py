@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from bridge.kube import Catalogue, UnknownResource, is_accepted, resolve_name
-from bridge.kube.discovery.catalogue import Document, GroupVersion, Served
+from bridge.kube.catalogue import Document, GroupVersion, Served
 from bridge.model.policies import RedactionRule
 from bridge.model.primitives.field_path import FieldPath
 from bridge.model.resource import SHORT_NAMES, Resource, ResourceName, Scope

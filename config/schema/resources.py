@@ -1,7 +1,7 @@
 """Declares which resources are watched (``resources``, by kubectl's names, and the watched part of each), and which
 values must not leave and how they are replaced (``redaction``).
 
-Only the syntax is checked here. The meaning of a name depends on the cluster (bridge.kube.discovery.names).
+Only the syntax is checked here. The meaning of a name depends on the cluster (bridge.kube.catalogue).
 """
 
 from __future__ import annotations

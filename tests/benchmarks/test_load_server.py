@@ -17,8 +17,8 @@ from benchmarks.build import CannotBuild
 from benchmarks.load_records import concerned
 from benchmarks.servers import Load, LoadServer
 from benchmarks.shards import uid
-from bridge.kube.discovery.discovery import ACCEPT
-from bridge.kube.discovery.documents import read_aggregated, read_classic_groups, read_classic_resources
+from bridge.kube.discovery import ACCEPT
+from bridge.kube.discovery_documents import read_aggregated, read_classic_groups, read_classic_resources
 from tests.kit.deadlines import BUSY
 
 pytestmark = pytest.mark.go("load")

@@ -5,7 +5,7 @@ Names that a server or a tenant chooses are bounded where they are stored, sent 
 names a longer version or uid is wrong: the object, the bookmark or the list cannot be read, and no other resource is
 concerned. A name is a tenant's choice, and kube-apiserver bounds it for most kinds only, so an object with a longer one
 is left out, named in the log, and its list is complete without it. Names in discovery documents have bounds of their
-own (``discovery.documents``), and texts for the log are shortened (``status.shortened``).
+own (``discovery_documents``), and texts for the log are shortened (``status.shortened``).
 
 Every recursive decoder has a limit: msgspec 1,000 to 10,000 levels, by the version of Python; Jackson 1,000; PHP 512.
 Any tenant may write an object beyond that, and a decoder for the whole page would fail on it at every attempt. (A

@@ -18,7 +18,7 @@ from bridge.checks.rights import (
     rights_of,
 )
 from bridge.kube import Catalogue, UnknownResource
-from bridge.kube.discovery.catalogue import Document, GroupVersion, Served
+from bridge.kube.catalogue import Document, GroupVersion, Served
 from bridge.model.policies import LeaseTiming
 from bridge.model.resource import SHORT_NAMES, Resource, Scope
 from bridge.plan.plan import ElectionPlan, Wanted

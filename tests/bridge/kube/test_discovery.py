@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from bridge.kube import ApiError, Catalogue, KubeClient
-from bridge.kube.discovery.documents import (
+from bridge.kube.discovery_documents import (
     MOST_MEMBERS,
     MOST_REJECTED,
     MOST_RESOURCES,

@@ -5,8 +5,8 @@ import json
 import pytest
 
 from bridge.kube import Catalogue, Served, UnknownResource, resolve_name, store_of
-from bridge.kube.discovery.catalogue import Document, GroupVersion
-from bridge.kube.discovery.documents import read_aggregated
+from bridge.kube.catalogue import Document, GroupVersion
+from bridge.kube.discovery_documents import read_aggregated
 from bridge.model.resource import Resource
 from tests.bridge.kube.discovery_documents import SMALL, Described, World, aggregated
 

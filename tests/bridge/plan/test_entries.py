@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from bridge.kube import Catalogue
-from bridge.kube.discovery.catalogue import Document, GroupVersion, Served
+from bridge.kube.catalogue import Document, GroupVersion, Served
 from bridge.model.policies import RedactionRule
 from bridge.model.primitives.field_path import FieldPath
 from bridge.model.resource import Resource, Scope

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, TypeVar
 import msgspec
 from msgspec.structs import replace
 
-from bridge.kube.discovery.catalogue import GroupVersion, Served
+from bridge.kube.catalogue import GroupVersion, Served
 from bridge.kube.wire.objects import UNREADABLE
 from bridge.kube.wire.status import shortened
 from bridge.model.resource import Resource

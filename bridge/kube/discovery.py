@@ -1,5 +1,9 @@
 """Reads the API server's discovery documents: two requests, answered with a 304 while the documents stay the same.
 
+``discovery_documents`` reads what comes into groups of resources, and a ``catalogue`` of these resolves the names that
+operators write. What an aggregated API server writes is checked name by name: a bad one is rejected, reported and
+missing, and its neighbours stay.
+
 https://kubernetes.io/docs/concepts/overview/kubernetes-api/#aggregated-discovery
 """
 
@@ -10,8 +14,8 @@ from typing import Any
 import httpx
 import msgspec
 
-from bridge.kube.discovery.catalogue import Catalogue, Document, GroupVersion, keep_stale
-from bridge.kube.discovery.documents import (
+from bridge.kube.catalogue import Catalogue, Document, GroupVersion, keep_stale
+from bridge.kube.discovery_documents import (
     gone,
     read_aggregated,
     read_classic_groups,
