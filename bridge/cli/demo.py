@@ -36,7 +36,7 @@ from bridge.model.record import Delta, Record
 from bridge.model.status import BridgeStatus
 from bridge.plan.plan import PagePlan, Plan, SinkPlan, Wanted
 from bridge.playground import Playground
-from bridge.playground.simulation.life import ClusterSimulation
+from bridge.playground.simulation import ClusterSimulation
 from bridge.telemetry.facts import Fact
 from bridge.telemetry.facts.process import PageOpened
 from sinks.base import ALL_STORED, Receipt, SinkContext

@@ -6,11 +6,12 @@ Objects are also changed in the process, by the methods of `Playground`. The ans
 the order of members and the texts of errors; ``tests/bridge/playground/test_fidelity.py`` compares them with the real
 server's. A test's server misbehaves on request, by overriding the hooks of `http.streams.Faults`.
 
-http           requests, responses, watch streams
-objects        kinds, storage, validation, writes
-server         the server
-past           a server for the objects of another time, to be read alone
-simulation     a cluster with deployments, pods and crashes
+http         requests, responses, watch streams
+manifests    realistic manifests to create objects with
+objects      kinds, storage, validation, writes
+server       the server
+past         a server for the objects of another time, to be read alone
+simulation   a cluster with deployments, pods and crashes
 """
 
 from bridge.playground.http.errors import StatusError
@@ -19,7 +20,7 @@ from bridge.playground.objects.columns import columns_of
 from bridge.playground.objects.store import StoreSnapshot
 from bridge.playground.past import PastCluster, PastObject, past_kind, past_selection
 from bridge.playground.server import Playground
-from bridge.playground.simulation.life import ClusterSimulation
+from bridge.playground.simulation import ClusterSimulation
 
 __all__ = [
     "ClusterSimulation",

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from bridge.playground.simulation.life import ClusterSimulation
+from bridge.playground.simulation import ClusterSimulation
 from tests.cluster.servers.ports import reserve_port
 from tests.kit.bridge_process import BridgeProcess
 from tests.kit.playground import Playground

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 import yaml
 
-from bridge.playground.simulation.manifests import config_map, deployment
+from bridge.playground.manifests import config_map, deployment
 from tests.cluster.fixtures import OwnServers
 from tests.cluster.servers import Kafka, Server
 from tests.documents.pages import read

@@ -16,7 +16,7 @@ from typing import Any
 
 import yaml
 
-from bridge.playground.simulation.manifests import deployment, pod, pod_status
+from bridge.playground.manifests import deployment, pod, pod_status
 from tests.cluster.kube_client import Manifest
 from tests.documents.pages import read
 from tests.kit.bridge_process import BridgeProcess

@@ -13,7 +13,7 @@ from typing import Any
 
 import yaml
 
-from bridge.playground.simulation.manifests import config_map
+from bridge.playground.manifests import config_map
 from tests.documents.pages import read
 from tests.kit.bridge_process import BridgeProcess
 from tests.kit.churn import comes_or_goes

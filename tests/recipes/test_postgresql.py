@@ -20,7 +20,7 @@ import yaml
 from confluent_kafka import ConsumerGroupTopicPartitions, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from bridge.playground.simulation.manifests import config_map, deployment
+from bridge.playground.manifests import config_map, deployment
 from tests.cluster.fixtures import MakeTopic
 from tests.cluster.servers import Kafka, Server
 from tests.cluster.servers.ports import reserve_port

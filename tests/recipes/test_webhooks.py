@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import httpx
 import yaml
 
-from bridge.playground.simulation.manifests import deployment
+from bridge.playground.manifests import deployment
 from tests.cluster.servers.ports import reserve_port
 from tests.cluster.servers.process import Server, listens, says_ok
 from tests.documents.pages import read

@@ -14,7 +14,7 @@ import pytest
 
 from bridge.model.primitives.shard import Shard, ShardBy
 from bridge.playground import Playground
-from bridge.playground.simulation.manifests import config_map
+from bridge.playground.manifests import config_map
 from tests.cluster.fixtures import MakeTopic
 from tests.cluster.servers import Kafka
 from tests.kit.bridge_process import BridgeProcess

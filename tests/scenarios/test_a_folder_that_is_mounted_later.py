@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from bridge.playground import Playground
-from bridge.playground.simulation.manifests import pod
+from bridge.playground.manifests import pod
 from tests.kit.bridge_process import BridgeProcess
 from tests.kit.received import from_file
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from bridge.playground import Playground
-from bridge.playground.simulation.manifests import pod
+from bridge.playground.manifests import pod
 from tests.kit.bridge_process import BridgeProcess
 from tests.kit.webhook_receiver import WebhookReceiver
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from bridge.playground import Playground
-from bridge.playground.simulation.manifests import pod
+from bridge.playground.manifests import pod
 from tests.cluster.kube_client import Manifest
 from tests.kit.bridge_process import BridgeProcess
 from tests.kit.received import (

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from bridge.playground import Playground
-from bridge.playground.simulation.manifests import config_map
+from bridge.playground.manifests import config_map
 from tests.kit.bridge_process import BridgeProcess
 from tests.kit.webhook_receiver import WebhookReceiver
 

@@ -16,7 +16,7 @@ import pytest
 from bridge.outbox.integrity import find_damage
 from bridge.outbox.storage.directory_lock import FILE
 from bridge.playground import Playground
-from bridge.playground.simulation.manifests import config_map
+from bridge.playground.manifests import config_map
 from tests.cluster.servers.process import ServerFailed
 from tests.kit.bridge_process import BridgeProcess
 from tests.kit.damage import harm

@@ -24,7 +24,7 @@ from kubedelta_reader.sources.nats import NatsSource
 from kubedelta_reader.sources.parts import parts_of
 
 from bridge.playground import Playground
-from bridge.playground.simulation.manifests import config_map
+from bridge.playground.manifests import config_map
 from tests.kit.bridge_process import BridgeProcess
 from tests.kit.churn import comes_or_goes
 from tests.kit.four_sinks import FourSinks

@@ -17,7 +17,7 @@ import pytest
 from bridge.app.admin.client import AdminClient
 from bridge.model.admin import ReplayRequest, SnapshotRequest
 from bridge.playground import Playground
-from bridge.playground.simulation.manifests import config_map
+from bridge.playground.manifests import config_map
 from tests.cluster.fixtures import MakeTopic, fresh_name
 from tests.cluster.kube_client import Manifest
 from tests.cluster.servers import Kafka, Nats

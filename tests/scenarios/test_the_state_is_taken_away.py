@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from bridge.playground import Playground
-from bridge.playground.simulation.manifests import config_map
+from bridge.playground.manifests import config_map
 from tests.kit.bridge_process import BridgeProcess
 
 DAMAGED, NOT_CONFIGURED_RIGHT = 74, 78

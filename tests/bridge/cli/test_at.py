@@ -26,7 +26,7 @@ from bridge.cli.exits import Exit
 from bridge.model.change import Evidence, Op
 from bridge.model.record import Delta, Gap
 from bridge.model.resource import Resource
-from bridge.playground.simulation import manifests
+from bridge.playground import manifests
 from tests.bridge.cli.conftest import BuildHistory, Command
 from tests.bridge.playground.conftest import watching
 from tests.documents.pages import read

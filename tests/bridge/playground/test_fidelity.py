@@ -22,8 +22,8 @@ from urllib.parse import quote
 
 import pytest
 
+from bridge.playground import manifests
 from bridge.playground.http.tables import TableForm
-from bridge.playground.simulation import manifests
 from tests.bridge.playground.pair import SINCE, Pair, Reply, Side, comparable, insist, pair_with
 from tests.cluster.fixtures import DefineCustomResource, fresh_name
 from tests.cluster.kube_client import KubeClient, manifest_of

@@ -8,8 +8,8 @@ from typing import Any
 import httpx
 import pytest
 
+from bridge.playground import manifests
 from bridge.playground.http.discovery import AGGREGATED
-from bridge.playground.simulation import manifests
 from tests.bridge.playground.conftest import watching
 from tests.kit.playground import Playground
 

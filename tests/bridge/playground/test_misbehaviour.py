@@ -5,9 +5,8 @@ from __future__ import annotations
 import httpx
 import pytest
 
-from bridge.playground import StatusError
-from bridge.playground.simulation import manifests
-from bridge.playground.simulation.manifests import config_map
+from bridge.playground import StatusError, manifests
+from bridge.playground.manifests import config_map
 from tests.bridge.playground.conftest import client_of, watching
 from tests.kit.deadlines import until
 from tests.kit.playground import Playground

@@ -19,7 +19,6 @@ from bridge.http.listener import Bounds
 from bridge.model.formats.object_paths import ObjectName
 from bridge.playground import PastCluster, PastObject, columns_of, past_kind, server
 from bridge.playground.objects.catalogue import Kind
-from bridge.playground.simulation import manifests
 from tests.bridge.playground.conftest import watching
 from tests.kit.deadlines import BUSY
 from tests.kit.objects import BEYOND_ANY_STACK

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 import httpx
 import pytest
 
-from bridge.playground.simulation import manifests
+from bridge.playground import manifests
 from tests.bridge.playground.conftest import client_of, watching
 from tests.kit.deadlines import until
 from tests.kit.playground import Playground
