@@ -34,8 +34,10 @@ from bridge.views.language.expression import (
     EvaluationFailed,
     ExpressionProblem,
     Purpose,
+    at,
+    problem,
+    wrong_constants,
 )
-from bridge.views.language.mistakes import at, problem, wrong_constants
 from bridge.views.language.paths import PathTree, paths_of
 from bridge.views.language.syntax import Node, UnknownSyntax, read_checked_expr
 from bridge.views.language.values import LONG_NUMBER, NUL, TOO_DEEP, TOO_MUCH, json_value, plain, why_failed
