@@ -5,7 +5,7 @@ opening       takes the directory, opens the database or replaces a damaged one,
 maintenance   the log in memory, its trimming and cleaning
 consumers     the way of each sink through the log: cursors, backfills, selections, dead letters
 ledger        the last exported state of every object, and the informer that has the object
-appender      a batch of changes into records, ledger and position in one transaction
+appender      a batch of changes into records, ledger and position in one transaction; turns of the event loop
 store         access to the database: one writer, readers with short transactions, bodies by sequence number
 writer        the writer thread with group commit
 log           records and bodies in the database, and the removal of those that nobody needs
@@ -15,7 +15,6 @@ integrity     damage of a database: for `kubedelta state check`, and wherever re
 inspection    the state of another process
 encryption    encryption of objects' content, and the keys in the database
 storage       the database file and the state directory
-turns         turns of the event loop, for work whose length others choose
 errors        exceptions of this room
 
 ``Outbox.open`` takes the directory (``opening``). From then on, an informer's batch goes through ``appender``, which
@@ -61,7 +60,7 @@ Invariants, each with its test:
   ``tests/bridge/outbox/test_retention.py``
 """
 
-from bridge.outbox.appender import utc_now
+from bridge.outbox.appender import Turns, utc_now
 from bridge.outbox.commits import Capture
 from bridge.outbox.consumers.backfill import Backfill
 from bridge.outbox.consumers.compaction import why_full
@@ -91,7 +90,6 @@ from bridge.outbox.outbox import Outbox
 from bridge.outbox.storage.directory_lock import FILE, is_held, unusable
 from bridge.outbox.storage.state_directory import shard_in
 from bridge.outbox.store import condition
-from bridge.outbox.turns import Turns
 
 __all__ = [
     "EVERYTHING",

@@ -1,14 +1,15 @@
 """Turns batches of changes into durable records: ``Appender`` numbers them, and follows the progress of each informer
-from batch to batch (``RunningInformer``).
+from batch to batch (``RunningInformer``). Selections are evaluated meanwhile, in ``Turns`` of the event loop.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from time import gmtime, strftime, time_ns
+from time import gmtime, perf_counter, strftime, time_ns
+from typing import TypeVar
 
 from msgspec.structs import replace
 
@@ -21,7 +22,6 @@ from bridge.outbox.log import statements
 from bridge.outbox.log.retention import LogEnd, Retention
 from bridge.outbox.log.statements import Append, Decide, InformerProgress, deciding, with_managers
 from bridge.outbox.store import Store
-from bridge.outbox.turns import Turns
 
 
 @dataclass(slots=True)
@@ -286,3 +286,50 @@ def utc_now() -> str:
         text = strftime("%Y-%m-%dT%H:%M:%S", gmtime(seconds))
         _newest_second = seconds, text
     return f"{text}.{nanoseconds // 1000:06}Z"
+
+
+# ── Turns of the event loop, for work whose length others choose ─────────────
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+MOST_AT_ONCE = 0.01
+"""Seconds."""
+
+
+class Turns:
+    """Divides the evaluations of selections into parts, so that they never hold up the rest of the bridge for long.
+
+    Whoever may write objects decides how long an expression takes on each, up to the budget of one evaluation
+    (``selection.language.cost``), and how many objects come at once. So in a round of the event loop, evaluations end
+    with the item during which ``MOST_AT_ONCE`` passes, however many informers wait. These take turns: a short batch
+    waits for no more than two parts of each long one. A batch for which there is time is done without a wait.
+    """
+
+    def __init__(self, clock: Callable[[], float] = perf_counter) -> None:
+        self._clock = clock
+        self._turn = asyncio.Lock()
+        self._until: float | None = None
+        """The end of this round's time; None before its first part."""
+
+    async def map(self, step: Callable[[T], R], items: Iterable[T]) -> list[R]:
+        """The values of ``step`` for the items, in their order."""
+        found: list[R] = []
+        left = iter(items)
+        clock = self._clock
+        while True:
+            async with self._turn:
+                while self._until is not None and clock() >= self._until:  # noqa: ASYNC110  # the end of a round
+                    await asyncio.sleep(0)
+                if (until := self._until) is None:
+                    until = self._until = clock() + MOST_AT_ONCE
+                    asyncio.get_running_loop().call_soon(self._end_round)
+                while clock() < until:
+                    try:
+                        item = next(left)
+                    except StopIteration:
+                        return found
+                    found.append(step(item))
+
+    def _end_round(self) -> None:
+        self._until = None

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Awaitable
 from typing import TypeVar
 
-from bridge.outbox.turns import Turns
+from bridge.outbox.appender import Turns
 
 T = TypeVar("T")
 

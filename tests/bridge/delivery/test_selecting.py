@@ -15,7 +15,7 @@ from bridge.model.change import Change, ChangeBatch, Evidence, ObjectVersion, Op
 from bridge.model.object import ApiObject
 from bridge.model.record import Delta
 from bridge.outbox import appender, store
-from bridge.outbox.turns import MOST_AT_ONCE
+from bridge.outbox.appender import MOST_AT_ONCE
 from bridge.plan.plan import PlanRefused
 from bridge.telemetry.facts import Fact
 from bridge.telemetry.facts.delivery import SelectionChanged, SelectionUnreadable

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridge.outbox.turns import MOST_AT_ONCE
+from bridge.outbox.appender import MOST_AT_ONCE
 from tests.kit.counted_work import CountedWork
 
 long = st.floats(0, 0.2)
