@@ -6,5 +6,4 @@ front       receives requests and sends the answers
 handlers    answers requests for documents, reads and writes: pages, options, verbs
 requests    reads requests: paths, accepted media types, manifests
 streams     open watches, their lines, and hooks for faults
-tables      objects in the form that kubectl prints
 """

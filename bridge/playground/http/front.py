@@ -22,7 +22,7 @@ from bridge.playground.http.streams import (
     error_line,
     wanted_version,
 )
-from bridge.playground.http.tables import TableForm
+from bridge.playground.objects.columns import TableForm
 from bridge.playground.objects.state import State
 
 LARGEST_BODY = 3 * 1024 * 1024

@@ -31,8 +31,8 @@ from bridge.playground.http.requests import (
     manifest_of,
     unknown_version,
 )
-from bridge.playground.http.tables import TableForm
 from bridge.playground.objects.catalogue import Kind
+from bridge.playground.objects.columns import TableForm
 from bridge.playground.objects.objects import Manifest, body, list_item, unpack
 from bridge.playground.objects.state import State
 from bridge.playground.objects.store import Forgotten, ObjectStore, Range, StoredObject

@@ -20,8 +20,8 @@ from aiohttp import web
 from bridge.playground.http.errors import StatusError, encode, expired
 from bridge.playground.http.handlers import ListOptions, WholeResponse
 from bridge.playground.http.requests import Target
-from bridge.playground.http.tables import TableForm
 from bridge.playground.objects.catalogue import Kind
+from bridge.playground.objects.columns import TableForm
 from bridge.playground.objects.objects import MEMBERS, body
 from bridge.playground.objects.store import Event, Forgotten, ObjectStore, Range, StoredObject
 

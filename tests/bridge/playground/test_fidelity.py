@@ -23,7 +23,7 @@ from urllib.parse import quote
 import pytest
 
 from bridge.playground import manifests
-from bridge.playground.http.tables import TableForm
+from bridge.playground.objects.columns import TableForm
 from tests.bridge.playground.pair import SINCE, Pair, Reply, Side, comparable, insist, pair_with
 from tests.cluster.fixtures import DefineCustomResource, fresh_name
 from tests.cluster.kube_client import KubeClient, manifest_of
