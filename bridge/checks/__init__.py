@@ -1,13 +1,12 @@
 """Examines a configuration, its cluster and its destinations, and changes none of them: ``kubedelta check`` before a
 start, ``kubedelta rbac``, and ``kubedelta verify`` while records are delivered. A bridge that runs is not affected.
 
-check        makes all checks in their order: machine, cluster, resources, sinks; forecasts the deltas of a start
+check        makes all checks in their order: machine, cluster, resources, state, sinks; forecasts the next start
 compare      differences between a destination and live objects
 expressions  checks each entry of ``select``, and tries all expressions of sinks on the live objects
 findings     the result of a check
 machine      checks the state directory, its holder, its disk, and the listen address
 noise        names the paths that change most often in the updates of some seconds
-resources    checks each entry of ``resources``: served, granted, selectable
 rights       the rights that a configuration needs in its cluster, as manifests, and which of them the bridge lacks
 verify       reads a destination and the cluster until the differences are certain, and which of them are expected
 

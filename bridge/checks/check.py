@@ -14,24 +14,26 @@ from bridge.checks.expressions import check_selections
 from bridge.checks.findings import CheckResult, Finding
 from bridge.checks.machine import check_addresses, check_directory
 from bridge.checks.noise import check_noise
-from bridge.checks.resources import check_resources
-from bridge.kube import ApiError, Catalogue, CredentialsError, KubeClient, connect
+from bridge.checks.rights import IDENTITY, VERBS, Right, election_rights, manifests, missing_of, rights_of, who_am_i
+from bridge.kube import ApiError, Catalogue, CredentialsError, KubeClient, UnknownResource, connect, resolve_name
 from bridge.model.admin import About
-from bridge.model.answers import Refused
+from bridge.model.answers import Failed, ListRequest, Refused
 from bridge.model.change import Op
 from bridge.model.policies import StartPolicy
-from bridge.model.resource import Resource
+from bridge.model.resource import Resource, Scope
 from bridge.outbox import Damaged, StateError, StateInspection, UnknownFormat, covering, look_at, shard_in
 from bridge.plan import cluster_identity
 from bridge.plan.cluster_view import ClusterRefuses, ClusterUnavailable, ClusterView, digest_in, partition_of
 from bridge.plan.difference import MOST_DELETES
 from bridge.plan.entries import Resolution, resolve_wanted, wanted_scopes
-from bridge.plan.plan import Plan, SinkPlan
+from bridge.plan.plan import ElectionPlan, Plan, SinkPlan, Wanted
 from bridge.plan.preflight import preflight
 from bridge.telemetry.facts import Fact
 from bridge.telemetry.facts.cluster import ConnectionInsecure
 from sinks.base import ChecksDestinations, SinkUnavailable, WrongOption
 
+MISSING_RIGHTS = "kubedelta-missing-rights"
+"""The name of roles and bindings in the manifests. An operator's own role stays as it is."""
 MOST_OBJECTS = 200_000
 """Of a resource: with more objects, there is no forecast."""
 WAITING = "waiting"
@@ -104,7 +106,7 @@ async def _check_cluster(
 ) -> AsyncIterator[Finding]:
     allowed = True
     election = plan.election if plan.election is not None and plan.election.namespace else None
-    async for finding in check_resources(plan.wanted, client, catalogue, resolution, election):
+    async for finding in _check_resources(plan.wanted, client, catalogue, resolution, election):
         allowed = allowed and finding.verdict in (CheckResult.RIGHT, CheckResult.NOTE)
         yield finding
     for namespace in dict.fromkeys(scope.namespace for wanted in plan.wanted for scope in wanted.scopes):
@@ -129,6 +131,96 @@ async def _is_missing(client: KubeClient, namespace: str) -> bool:
     except ApiError as error:
         return isinstance(error.answer, Refused) and error.answer.status == _NOT_FOUND
     return False
+
+
+# ── Each entry of ``resources``: served, granted, selectable ─────────────────
+
+
+async def _check_resources(
+    configured: Sequence[Wanted],
+    client: KubeClient,
+    catalogue: Catalogue,
+    resolution: Resolution,
+    election: ElectionPlan | None,
+) -> AsyncIterator[Finding]:
+    """Yields a finding for each entry and for the Lease, and findings for missing rights: the last has manifests that
+    grant them. ``election``: None without one, and where its namespace is not known."""
+    missing: list[Right] = []
+    for wanted in configured:
+        finding, of_entry = await _check_resource(wanted, client, catalogue, resolution)
+        missing += of_entry
+        yield finding
+    try:
+        unidentified = await missing_of(client, [IDENTITY])
+        unelected = await missing_of(client, election_rights(election))
+    except ApiError as error:
+        yield Finding("cluster", CheckResult.UNREACHABLE, str(error))
+        return
+    if unidentified:
+        reason = f"RBAC must allow: {IDENTITY}: its uid identifies the cluster of a state directory"
+        yield Finding("cluster", CheckResult.WRONG, reason)
+    if election is not None:
+        yield _of_election(election, unelected)
+    if missing := [*missing, *unelected, *unidentified]:
+        yield await _to_apply(client, missing)
+
+
+def _of_election(election: ElectionPlan, missing: Sequence[Right]) -> Finding:
+    if missing:
+        reason = f"RBAC must allow: {'; '.join(map(str, missing))}: replicas elect their leader by it"
+        return Finding("election", CheckResult.WRONG, reason)
+    found = f"may hold the Lease {election.namespace}/{election.lease}, as {election.name}"
+    return Finding("election", CheckResult.RIGHT, found)
+
+
+async def _check_resource(
+    wanted: Wanted, client: KubeClient, catalogue: Catalogue, resolution: Resolution
+) -> tuple[Finding, Sequence[Right]]:
+    """Returns the finding, and the missing rights."""
+    subject = f"resources: {wanted.name}"
+    if wanted.name in resolution.twice:
+        return Finding(subject, CheckResult.WRONG, resolution.unresolved[wanted.name]), ()
+    try:
+        resources = resolve_name(wanted.name, catalogue)
+    except UnknownResource as error:
+        if wanted.is_wildcard:
+            reason = f"covers no resource now; later ones are watched ({error.reason})"
+            return Finding(subject, CheckResult.RIGHT, reason), ()
+        return Finding(subject, CheckResult.WRONG, error.reason), ()
+    asked = [(resource, scope) for resource in resources for scope in wanted.scopes_of(resource)]
+    rights = [Right.of(resource, scope) for resource, scope in asked]
+    try:
+        missing = await missing_of(client, rights)
+    except ApiError as error:
+        return Finding(subject, CheckResult.UNREACHABLE, str(error)), ()
+    if missing:
+        reason = f"RBAC must allow: {'; '.join(map(str, missing))}"
+        needed = rights_of(wanted, catalogue) if wanted.is_wildcard else missing
+        return Finding(subject, CheckResult.WRONG, reason), needed
+    for resource, scope in asked:
+        if (scope.label_selector or scope.field_selector) and (
+            reason := await _not_selectable(client, resource, scope)
+        ):
+            return Finding(subject, CheckResult.WRONG, f"cannot list {resource} ({scope}): {reason}"), ()
+    return Finding(subject, CheckResult.RIGHT, f"may {' and '.join(VERBS)} {len(asked)} of {len(asked)}"), ()
+
+
+async def _to_apply(client: KubeClient, missing: Sequence[Right]) -> Finding:
+    subject = await who_am_i(client)
+    if subject is None:
+        return Finding("cluster", CheckResult.NOTE, "`kubedelta rbac` prints all rights that the configuration needs")
+    manifest = manifests(missing, name=MISSING_RIGHTS, subject=subject)
+    return Finding("cluster", CheckResult.NOTE, "these manifests grant the missing rights:", manifest=manifest)
+
+
+async def _not_selectable(client: KubeClient, resource: Resource, scope: Scope) -> str:
+    """Why the API server rejects these selectors: the supported fields differ between resources. Empty if it accepts
+    them, or fails otherwise."""
+    match await client.lister_watcher(resource, scope, metadata_only=True).list(ListRequest(version="", limit=1)):
+        case Refused(reason=reason) | Failed(reason=reason):
+            return reason
+        case _:
+            return ""
 
 
 # ── The state, compared with the cluster ─────────────────────────────────────

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
-from bridge.checks.resources import MISSING_RIGHTS
+from bridge.checks.check import MISSING_RIGHTS
 from bridge.cli import main
 from bridge.cli.exits import Exit
 from tests.cluster.fixtures import DefineCustomResource
