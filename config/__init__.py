@@ -1,9 +1,8 @@
 """The configuration of a bridge is one YAML file, with environment variables over it and secrets in files of their own.
 ``load`` makes frozen ``Settings`` of them, or raises a ConfigError that names every mistake at once.
 
-load         makes Settings of the file and the environment
+load         makes Settings of the file, with the variables of the environment laid over it
 document     reads the file strictly; each value has its line; notices when the file changed
-environment  reads the variables as a mapping in the form of the file
 errors       ConfigError: a Problem for each mistake
 reference    makes the JSON Schema, and config/reference.yaml
 values       the types of options: numbers, durations, sizes, texts
@@ -11,7 +10,7 @@ rules        rules between options of one section
 schema/      declares the options, and the settings that they make
 mistakes     says pydantic's errors in the operator's words
 
-``document`` reads the file, ``environment`` lays the variables over it, the types of ``schema`` judge the result, and
+``document`` reads the file, ``load`` lays the variables over it, the types of ``schema`` judge the result, and
 ``mistakes`` turns whatever pydantic found into sentences with the path, the value found and the values allowed. The
 types of a sink's own options come from outside: config knows no sink.
 
