@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from typing import NamedTuple
 
 import msgspec
 
@@ -34,14 +34,19 @@ from bridge.model.formats.content import JSON, TEXT
 from bridge.model.formats.definitions import Definitions, JsonSchema
 from sinks.options import EventOptions
 
-NoticeKind: TypeAlias = tuple[str, list[str], type]
-"""Name, types of events, and type of the data."""
 
-NOTICE_KINDS: tuple[NoticeKind, ...] = (
-    ("Gap", [GAP_TYPE], GapData),
-    ("Snapshot", [*SNAPSHOT_TYPES.values()], SnapshotData),
+class NoticeKind(NamedTuple):
+    name: str
+    types: Sequence[str]
+    """Of its events."""
+    data: type
+
+
+NOTICE_KINDS = (
+    NoticeKind("Gap", [GAP_TYPE], GapData),
+    NoticeKind("Snapshot", [*SNAPSHOT_TYPES.values()], SnapshotData),
 )
-TERM_NOTICE: NoticeKind = ("Term", [TERM_TYPE], TermData)
+TERM_NOTICE = NoticeKind("Term", [TERM_TYPE], TermData)
 """In streams with one writer, with an election."""
 
 
@@ -77,9 +82,9 @@ class Channel:
 
 def structured_messages(options: EventOptions, cluster: str, definitions: Definitions) -> tuple[SentMessage, ...]:
     """Events in the structured form, and the notices among them."""
-    schemas = EventSchemas(definitions, options.form(cluster))
-    notices = (SentMessage(kind[0], schemas.notice_event(kind), None, STRUCTURED_JSON) for kind in NOTICE_KINDS)
-    return SentMessage("Delta", schemas.event(), None, STRUCTURED_JSON), *notices
+    objects = _ObjectSchemas(definitions, options.form(cluster))
+    notices = (SentMessage(kind.name, _notice_event(kind, definitions), None, STRUCTURED_JSON) for kind in NOTICE_KINDS)
+    return SentMessage("Delta", objects.event(), None, STRUCTURED_JSON), *notices
 
 
 def object_messages(
@@ -91,31 +96,28 @@ def object_messages(
 ) -> tuple[SentMessage, ...]:
     """The data of events about objects. ``names``: of their headers in the binary form; None without headers. ``more``:
     header → schema, of headers that some events have."""
-    schemas = EventSchemas(definitions, options.form(cluster))
-    headers = None if names is None else schemas.headers(names, more)
-    return (SentMessage("Delta", schemas.data(), headers),)
+    objects = _ObjectSchemas(definitions, options.form(cluster))
+    headers = None if names is None else objects.headers(names, more or {})
+    return (SentMessage("Delta", objects.data(), headers),)
 
 
 def notice_messages(
-    options: EventOptions,
-    cluster: str,
-    definitions: Definitions,
-    names: HeaderNames,
-    kinds: Sequence[NoticeKind] = NOTICE_KINDS,
+    definitions: Definitions, names: HeaderNames, kinds: Sequence[NoticeKind] = NOTICE_KINDS
 ) -> tuple[SentMessage, ...]:
     """Notices in the binary form."""
-    schemas = EventSchemas(definitions, options.form(cluster))
-    return tuple(SentMessage(kind[0], schemas.notice_data(kind), schemas.notice_headers(kind, names)) for kind in kinds)
+    return tuple(
+        SentMessage(kind.name, definitions.struct(kind.data), _notice_headers(kind, definitions, names))
+        for kind in kinds
+    )
 
 
-# ── Schemas of events ────────────────────────────────────────────────────────
+# ── Schemas of events: references into the definitions ───────────────────────
 
 _TERM = "With an election, the term of the leader."
 
 
-class EventSchemas:
-    """The schemas of a stream whose objects have this ``form`` (None: the object itself). The methods return
-    references into ``definitions``."""
+class _ObjectSchemas:
+    """The schemas of a stream whose objects have this ``form``; None for the object itself."""
 
     def __init__(self, definitions: Definitions, form: DeltaForm | None) -> None:
         self._definitions = definitions
@@ -125,16 +127,14 @@ class EventSchemas:
         self._more: JsonSchema = {"datacontenttype": {"enum": [JSON, TEXT]}} if isinstance(form, MadeData) else {}
 
     def data(self) -> JsonSchema:
-        """The data of an object's event."""
         return self._definitions.state() if self._form is None else self._form.schema(self._definitions)
 
     def event(self) -> JsonSchema:
-        """The structured form of an object's event."""
+        """The structured form."""
         return self._definitions.struct(DeltaEvent, type={"enum": self._types}, data=self.data(), **self._more)
 
-    def headers(self, names: HeaderNames, more: JsonSchema | None = None) -> JsonSchema:
-        """The headers of an object's event in the binary form. ``more``: header → schema, of headers that some events
-        have."""
+    def headers(self, names: HeaderNames, more: JsonSchema) -> JsonSchema:
+        """The headers in the binary form."""
         attributes = _properties(DeltaEvent) | {
             **self._more,
             "type": {"enum": self._types},
@@ -142,37 +142,40 @@ class EventSchemas:
             "evidence": {"type": "string"},
             "epoch": {"type": "string", "pattern": "^[0-9]+$", "description": "The period in which an id is unique."},
         }
-        return self._headers("DeltaHeaders", DELTA_ATTRIBUTES, names.delta, attributes, names, more or {})
+        own = dict(zip(names.delta, map(attributes.__getitem__, DELTA_ATTRIBUTES), strict=True))
+        return _headers("DeltaHeaders", own, more, attributes, self._definitions, names)
 
-    def notice_data(self, notice: NoticeKind) -> JsonSchema:
-        return self._definitions.struct(notice[2])
 
-    def notice_event(self, notice: NoticeKind) -> JsonSchema:
-        """The structured form of a notice."""
-        name, types, data = notice
-        reference = self._definitions.struct(data)
-        return self._definitions.struct(NoticeEvent, name=f"{name}Event", type={"enum": types}, data=reference)
+def _notice_event(kind: NoticeKind, definitions: Definitions) -> JsonSchema:
+    """The structured form."""
+    data = definitions.struct(kind.data)
+    return definitions.struct(NoticeEvent, name=f"{kind.name}Event", type={"enum": kind.types}, data=data)
 
-    def notice_headers(self, notice: NoticeKind, names: HeaderNames) -> JsonSchema:
-        """The headers of a notice in the binary form."""
-        name, types, _ = notice
-        attributes = _properties(NoticeEvent) | {"type": {"enum": types}}
-        return self._headers(f"{name}Headers", NOTICE_ATTRIBUTES, names.notice, attributes, names, {})
 
-    def _headers(
-        self,
-        name: str,
-        attributes: tuple[str, ...],
-        headers: tuple[str, ...],
-        properties: JsonSchema,
-        names: HeaderNames,
-        more: JsonSchema,
-    ) -> JsonSchema:
-        shown = {header: properties[attribute] for attribute, header in zip(attributes, headers, strict=True)} | more
-        shown[names.snapshot] = properties[SNAPSHOT_ATTRIBUTE]
-        shown[names.term] = {"type": "string", "pattern": "^[0-9]+$", "description": _TERM}
-        shown[GAP_HEADER] = {"type": "string", "description": "The id of the newest gap, in place of a notice."}
-        return self._definitions.add(name, {"type": "object", "properties": shown, "required": list(headers)})
+def _notice_headers(kind: NoticeKind, definitions: Definitions, names: HeaderNames) -> JsonSchema:
+    """The headers in the binary form."""
+    attributes = _properties(NoticeEvent) | {"type": {"enum": kind.types}}
+    own = dict(zip(names.notice, map(attributes.__getitem__, NOTICE_ATTRIBUTES), strict=True))
+    return _headers(f"{kind.name}Headers", own, {}, attributes, definitions, names)
+
+
+def _headers(
+    name: str,
+    own: JsonSchema,
+    more: JsonSchema,
+    attributes: JsonSchema,
+    definitions: Definitions,
+    names: HeaderNames,
+) -> JsonSchema:
+    """``own``: the headers of every event; ``more``: those of some."""
+    properties = {
+        **own,
+        **more,
+        names.snapshot: attributes[SNAPSHOT_ATTRIBUTE],
+        names.term: {"type": "string", "pattern": "^[0-9]+$", "description": _TERM},
+        GAP_HEADER: {"type": "string", "description": "The id of the newest gap, in place of a notice."},
+    }
+    return definitions.add(name, {"type": "object", "properties": properties, "required": list(own)})
 
 
 def _properties(struct: type) -> JsonSchema:

@@ -147,7 +147,7 @@ def channels(options: KafkaOptions, cluster: str, definitions: Definitions) -> S
     """The topics of objects, with markers of notices where the format has them, and the topic of notices."""
     trimmed = {TRIMMED: _LACKS} if options.too_large is WhenTooLarge.TRIM else {}
     objects = object_messages(options, cluster, definitions, _KAFKA, trimmed)
-    notices = notice_messages(options, cluster, definitions, _KAFKA)
+    notices = notice_messages(definitions, _KAFKA)
     tombstones = (_tombstone(objects),) if options.tombstones else ()
     template = Template(options.topic, cluster, topic_part)
     plain = options.security_protocol in (SecurityProtocol.PLAINTEXT, SecurityProtocol.SASL_PLAINTEXT)

@@ -194,7 +194,7 @@ def channels(options: NatsOptions, cluster: str, definitions: Definitions) -> Se
         Channel(
             name="notices",
             address=template.of_notices(),
-            messages=notice_messages(options, cluster, definitions, NATS_NAMES, kinds),
+            messages=notice_messages(definitions, NATS_NAMES, kinds),
             protocol=server.scheme,
             host=host,
         ),

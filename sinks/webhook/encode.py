@@ -185,7 +185,7 @@ def channels(options: WebhookOptions, cluster: str, definitions: Definitions) ->
         if options.content_type is not None:
             messages = tuple(replace(message, content_type=options.content_type) for message in messages)
         if options.format in _POSTED_WITH_NOTICES:
-            messages += notice_messages(options, cluster, definitions, _HTTP)
+            messages += notice_messages(definitions, _HTTP)
     if options.batch > 1 and not _LINES.fullmatch(messages[0].content_type):
         content_type = _BATCHED.get(messages[0].content_type, messages[0].content_type)
         items = {"anyOf": [message.payload for message in messages]}
