@@ -20,6 +20,7 @@ from bridge.model.resource import Resource
 from bridge.outbox import KEY_FILES_OPTION, Cipher, EncryptionKey, StateError
 from bridge.plan.entries import rules_for
 from bridge.plan.plan import Plan
+from bridge.plan.private_file import write_private
 from bridge.transform.redaction import Redaction
 from bridge.transform.redaction_key import SHORTEST_KEY, RedactionKey
 from bridge.transform.transform import transform_for
@@ -102,28 +103,3 @@ def likely_transform(plan: Plan, catalogue: Catalogue, resource: Resource) -> Ca
         keys = (RedactionKey(secrets.token_bytes(SHORTEST_KEY)),)
     redaction = Redaction(keys, plan.presets, plan.redact)
     return transform_for(resource, redaction.extended(rules_for(plan.wanted, resource, catalogue)))
-
-
-# ── Small files that nobody else may read, and which survive a power cut ─────
-
-
-def write_private(file: Path, text: str) -> None:
-    """Writes a small file. Durable on return, with mode 0600; a crash leaves the former file, or this one. The caller
-    holds a lock against other writers. Blocks. Raises OSError."""
-    part = file.with_name(file.name + ".part")
-    part.unlink(missing_ok=True)
-    with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "w") as written:
-        written.write(text)
-        written.flush()
-        os.fsync(written.fileno())
-    part.rename(file)
-    sync_folder(file.parent)
-
-
-def sync_folder(folder: Path) -> None:
-    """Behind it, no power cut takes the names of files in the folder. Raises OSError."""
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

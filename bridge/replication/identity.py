@@ -36,8 +36,8 @@ from bridge.http.certificates import self_signed
 from bridge.model.primitives.shard import Shard
 from bridge.model.status import replica_of
 from bridge.outbox import Cipher
-from bridge.plan.keys import write_private
 from bridge.plan.plan import ElectionPlan
+from bridge.plan.private_file import write_private
 
 MOST_KEYS = 5
 """The present key and the former ones that a configuration can name."""

@@ -21,7 +21,7 @@ from kubedelta_reader.sources.lines import end_of_last_line
 from kubedelta_reader.sources.parts import timed_parts_of
 
 from bridge.history.actors.audit import Actor
-from bridge.plan.keys import sync_folder, write_private
+from bridge.plan.private_file import sync_folder, write_private
 from bridge.transform.redaction_key import RedactionKey
 
 TYPE = "kubedelta.actor.v1"
