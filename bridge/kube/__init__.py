@@ -12,8 +12,7 @@ client               makes the client for the other rooms, and reads, writes and
 discovery            requests the discovery documents, with ETags
 discovery_documents  reads both forms of discovery documents, and bounds their names and counts
 gathering            gathers the bytes of watches in a window that all watches share
-lister_watcher       lists and watches one resource in one scope
-sharded              lists and watches the objects of a shard alone
+lister_watcher       lists and watches one resource in one scope, or the objects of a shard in it alone
 transport            carries httpx over aiohttp, with a connection for each watch; makes single requests
 wire                 turns the bytes of lists, watches and errors into values
 

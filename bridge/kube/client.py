@@ -23,8 +23,14 @@ from bridge.kube.auth.connection import ClusterConnection, RenewedConnection
 from bridge.kube.catalogue import Catalogue
 from bridge.kube.discovery import discover
 from bridge.kube.gathering import Gathering
-from bridge.kube.lister_watcher import ANSWER_TIMEOUT, IDLE_TIMEOUT, ApiListerWatcher, collection_path, segment
-from bridge.kube.sharded import ShardListerWatcher
+from bridge.kube.lister_watcher import (
+    ANSWER_TIMEOUT,
+    IDLE_TIMEOUT,
+    ApiListerWatcher,
+    ShardListerWatcher,
+    collection_path,
+    segment,
+)
 from bridge.kube.transport import REQUEST_ERRORS, Api, http_client, not_answered
 from bridge.kube.wire.answering import error_of, read_whole
 from bridge.kube.wire.status import shortened

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bridge.informer import SharedInformer, Timing
-from bridge.kube.sharded import ShardListerWatcher
+from bridge.kube.lister_watcher import ShardListerWatcher
 from bridge.model.answers import Busy, Expired, Failed, HungUp, ListerWatcher, Silent, Unsupported
 from bridge.model.change import ChangeBatch, Op
 from bridge.model.object import ApiObject

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from bridge.kube import ClusterAccess, connect
-from bridge.kube.sharded import shard_selector
+from bridge.kube.lister_watcher import shard_selector
 from bridge.model.answers import Announced, ListerWatcher, ListRequest, Page, WatchRequest
 from bridge.model.primitives.shard import Shard
 from bridge.model.resource import Resource, Scope

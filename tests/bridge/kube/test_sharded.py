@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from bridge.kube.sharded import ShardListerWatcher, shard_selector
+from bridge.kube.lister_watcher import ShardListerWatcher, shard_selector
 from bridge.model.answers import (
     Announced,
     Bookmark,
