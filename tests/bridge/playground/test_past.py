@@ -17,7 +17,7 @@ import pytest
 from bridge.http.certificates import self_signed
 from bridge.http.listener import Bounds
 from bridge.model.formats.object_paths import ObjectName
-from bridge.playground import PastCluster, PastObject, columns_of, past_kind, server
+from bridge.playground import PastCluster, PastObject, columns_of, manifests, past_kind, server
 from bridge.playground.objects.catalogue import Kind
 from tests.bridge.playground.conftest import watching
 from tests.kit.deadlines import BUSY
