@@ -80,6 +80,18 @@ def test_a_follower_comes_back_when_it_kept_up_for_a_while() -> None:
     assert listed(leader) == {"b-1"}
 
 
+def test_who_is_gone_has_no_more_than_it_acknowledged() -> None:
+    leader = a_leader()
+    leader.connected("b-1", 10, 0.0)
+    listed(leader)
+    leader.committed(11, 0.0)
+    leader.disconnected("b-1")
+    leader.connected("b-2", 11, 0.1)
+    assert leader.replicated == 10, "the Lease names b-1 still"
+    assert listed(leader) == {"b-2"}
+    assert leader.replicated == 11
+
+
 @pytest.mark.parametrize("commit", [5, 10, 12])
 def test_an_acknowledgement_of_what_cannot_be_changes_nothing(commit: int) -> None:
     leader = a_leader()
