@@ -87,9 +87,8 @@ class _Incarnation(NamedTuple):
 
 
 _FIND = (
-    "SELECT o.id, o.resource, o.state, o.time, o.patches FROM objects o JOIN resources r ON r.id = o.resource"
-    ' WHERE r.cluster = ? AND r."group" = ? AND r.plural = ? AND o.namespace = ? AND o.name = ? AND o.uid = ?'
-    " ORDER BY o.id DESC LIMIT 1"
+    "SELECT id, state, time, patches FROM objects WHERE resource = ? AND namespace = ? AND name = ? AND uid = ?"
+    " ORDER BY id DESC LIMIT 1"
 )
 
 
@@ -105,6 +104,11 @@ class Recorder:
             self._packing = Packing(self._connection)
             self._known = KnownObjects(self._connection)
             self._reader = Reader(self._known, partitioned=partitioned)
+            rows: Any = self._connection.execute('SELECT id, cluster, "group", plural, seen FROM resources').fetchall()
+            self._resources: dict[tuple[str, ...], int] = {(*names,): id for id, *names, _ in rows}
+            """Cluster, group and plural → id."""
+            self._seen: dict[int, int] = {id: seen for id, *_, seen in rows}
+            """Resource → the time of its newest step that the bridge saw happen; saved at the end of a batch."""
             known, newest = self._connection.execute("SELECT source, newest FROM history").get
             if known not in ("", source):
                 if newest:
@@ -131,6 +135,10 @@ class Recorder:
                 raise NotInHistory("another build writes this file at the same time")
             yield
             self._packing.make_dictionary()
+            self._connection.executemany(
+                "UPDATE resources SET seen = ? WHERE id = ? AND seen < ?",
+                ((seen, resource, seen) for resource, seen in self._seen.items()),
+            )
             self._connection.execute("UPDATE history SET source = ?, newest = ?", (self._source, self._newest))
             self._known.position = position
             self._trim()
@@ -202,16 +210,20 @@ class Recorder:
             self._append(found, ended, time, found.state)
 
     def _find(self, key: str, uid: str) -> _Incarnation | None:
-        row = self._connection.execute(_FIND, (*ObjectName.of(key), uid)).fetchone()
+        *names, namespace, name = ObjectName.of(key)
+        resource = self._resources.get((*names,))
+        if resource is None:
+            return None
+        row = self._connection.execute(_FIND, (resource, namespace, name, uid)).fetchone()
         if row is None:
             return None
-        id, resource, state, time, patches = row
+        id, state, time, patches = row
         return _Incarnation(id, resource, self._packing.unpacked(state), time, patches)
 
     def _add(self, key: str, event: Event, time: int) -> None:
         execute = self._connection.execute
         *names, namespace, name = ObjectName.of(key)
-        resource = execute('SELECT id FROM resources WHERE cluster = ? AND "group" = ? AND plural = ?', names).get
+        resource = self._resources.get((*names,))
         if resource is None:
             member = decoded(event.data, _ObjectMember) or _ObjectMember()
             resource = execute(
@@ -219,6 +231,8 @@ class Recorder:
                 " RETURNING id",
                 (*names, member.apiVersion, member.kind),
             ).get
+            self._resources[*names,] = resource
+            self._seen[resource] = 0
             how = LISTED if event.evidence == "listed" else RECORDS
             execute("INSERT INTO coverage VALUES (?,?,?,?)", (resource, time, event.sequence, how))
         object = execute(
@@ -248,9 +262,9 @@ class Recorder:
         execute = self._connection.execute
         blind = None
         if event.evidence in _INFERRED or (event.op == "sync" and changed):
-            blind = execute("SELECT seen FROM resources WHERE id = ?", (resource,)).get
+            blind = self._seen[resource]
         elif event.evidence in _SEEN and event.op != "sync":
-            execute("UPDATE resources SET seen = max(seen, ?) WHERE id = ?", (time, resource))
+            self._seen[resource] = max(self._seen[resource], time)
         told = object, event.sequence, time, event.op, event.evidence, event.version, event.managers or None
         execute(
             "INSERT INTO steps (object, sequence, time, op, evidence, version, managers, blind, whole, back)"
