@@ -134,10 +134,15 @@ def handle_signals(
     def ignore(number: int, _frame: FrameType | None) -> None:
         schedule(partial(report, SignalReceived(signal.Signals(number).name, SignalReaction.IGNORED)))
 
+    def install(number: signal.Signals, handler: Callable[[int, FrameType | None], None]) -> None:
+        # The loop is woken up by signals of its own alone: one that comes just before it waits would wait with it.
+        loop.add_signal_handler(number, lambda: None)
+        signal.signal(number, handler)
+
     if reloading is not None:
         received = partial(report, SignalReceived(signal.SIGHUP.name, SignalReaction.RELOAD))
-        signal.signal(signal.SIGHUP, lambda _number, _frame: schedule(received, reloading))
+        install(signal.SIGHUP, lambda _number, _frame: schedule(received, reloading))
     for number in ending:
-        signal.signal(number, end)
+        install(number, end)
     for number in ignored:
-        signal.signal(number, ignore)
+        install(number, ignore)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import subprocess
+import sys
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -52,6 +54,18 @@ def make(tmp_path: Path, cluster: Playground, killed: list[BridgeProcess]) -> An
         return bridge
 
     return made
+
+
+def test_a_signal_wakes_up_a_loop_that_is_about_to_wait() -> None:
+    """Otherwise it is handled with the loop's next event, which may never come (signal(7): handlers run in Python only
+    between two instructions)."""
+    code = (
+        "import asyncio, signal; from bridge.cli.process import handle_signals\n"
+        "async def main(): handle_signals(print); print(signal.set_wakeup_fd(-1))\n"
+        "asyncio.run(main())"
+    )
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert int(found.stdout) >= 0
 
 
 async def _ended(bridge: BridgeProcess, timeout: float = 30 * BUSY) -> int:
