@@ -189,6 +189,24 @@ class Claim:
     """No other sink may write to it."""
 
 
+def no_lanes(_options: SinkOptions) -> None:
+    """The default of ``SinkType.lanes``: the sink takes batches."""
+
+
+def no_transactions(_options: SinkOptions) -> None:
+    """The default of ``SinkType.transactions``: a record is stored by itself."""
+
+
+def no_wrong_options(_options: SinkOptions) -> Sequence[WrongOption]:
+    """The default of ``SinkType.examine``: the options name no files."""
+    return ()
+
+
+def no_claims(_options: SinkOptions) -> Sequence[Claim]:
+    """The default of ``SinkType.claims``: several sinks may share the destination."""
+    return ()
+
+
 @dataclass(frozen=True, slots=True)
 class SinkType:
     """A type of sink, for the registry. Other packages offer theirs as entry points in ``kubedelta.sinks``."""
@@ -202,21 +220,20 @@ class SinkType:
     """Most records that the bridge takes at once, for a ``deliver`` or for all lanes."""
     summary: str
     """A line for ``kubedelta sinks``."""
-    lanes: Callable[[Any], Lanes | None] = lambda _options: None
+    lanes: Callable[[Any], Lanes | None] = no_lanes
     """The lanes for a sink with these options; None for a sink that takes batch after batch."""
-    transactions: Callable[[Any], Transactions | None] = lambda _options: None
+    transactions: Callable[[Any], Transactions | None] = no_transactions
     """The transactions of a sink with these options; None for a sink that stores record by record. Not together with
     ``lanes``."""
     reader: Callable[[], Callable[..., RecordReader]] | None = None
     """Imports and returns what makes a reader of the destination, with the arguments of a RecordReader, for ``kubedelta
     verify`` and ``tail``, and for ``history build`` if it is a Source of the reader library; None if it cannot be
     read."""
-    examine: Callable[[Any], Sequence[WrongOption]] = lambda _options: ()
+    examine: Callable[[Any], Sequence[WrongOption]] = no_wrong_options
     """Checks valid options against this machine, before the bridge runs: the files that they name, for instance. Asks
     no destination; may block for some time."""
-    claims: Callable[[Any], Sequence[Claim]] = lambda _options: ()
-    """The destinations of a sink with these options, so that two sinks that would disturb each other are refused. None
-    where several sinks may share the destination."""
+    claims: Callable[[Any], Sequence[Claim]] = no_claims
+    """The destinations of a sink with these options, so that two sinks that would disturb each other are refused."""
     channels: Callable[[Any, str, Definitions], Sequence[Channel]] | None = None
     """The places to which a sink with these options sends the records of a cluster, and the schemas of its messages,
     whose definitions it adds to the given ones. None if the type does not describe its records."""
